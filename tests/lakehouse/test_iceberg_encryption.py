@@ -106,6 +106,11 @@ def test_pyiceberg_alone_cannot_read_a_table(spark, people):
         list(pyiceberg_table(spark, people).scan().plan_files())
 
 
+def test_an_index_of_a_table_is_refused(spark, people):
+    with pytest.raises(KeyRetrievalError, match="has no key metadata"):
+        secure_bloom.index.build(folder_of(spark, people) / "data", ["ssn"], KMS)
+
+
 def test_errors_of_keys_name_the_table(spark, people):
     table = pyiceberg_table(spark, people)
     for keys, error in [(None, KeyNotFoundError), (ExplicitKeys(bytes(16)), KeyNotFoundError),
@@ -190,7 +195,7 @@ def test_table_statistics_are_written_in_plaintext(spark, people):
 
 
 def test_an_append_of_pyiceberg_fails_and_leaves_plaintext(spark, people, tmp_path):
-    name = create(spark, "encrypted.db.appended")
+    name = create(spark, "encrypted.db.failed_append")
     catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}")
     catalog.create_namespace("n")
     table = catalog.register_table("n.t", pyiceberg_table(spark, name).metadata_location)
