@@ -10,11 +10,11 @@ tier       command        tests
 ``all``    make test-all  all
 =========  =============  ========================================================================
 
-Tests that use the fixtures of :data:`STARTED` are marked ``spark``, ``peer`` or ``slow``
-automatically, all tests in ``tests/peers`` are marked ``peer``, and those in ``tests/lakehouse``
-``fetched``. Modules that start their own Spark, slow tests, ``sweep`` and ``soak`` are marked by
-hand, and so are other tests of peers that have to be fetched. No test is dropped for good: what
-``test`` leaves out, ``all`` runs. A test that is named on the command line
+Tests that use the fixtures of :data:`STARTED` are marked ``spark``, ``peer``, ``fetched`` or
+``slow`` automatically, all tests in ``tests/peers`` are marked ``peer``, and those in
+``tests/lakehouse`` ``fetched``. Modules that start their own Spark, slow tests, ``sweep`` and
+``soak`` are marked by hand, and so are other tests of peers that have to be fetched. No test is
+dropped for good: what ``test`` leaves out, ``all`` runs. A test that is named on the command line
 (``pytest tests/x.py::test_y``) always runs.
 """
 
@@ -27,7 +27,7 @@ LEFT_OUT = {"check": ("spark", "peer", "slow", "sweep", "fetched", "soak"),
             "test": ("sweep", "fetched", "soak"), "all": ()}
 #: fixtures that start a process -> the mark of their tests
 STARTED = {"spark": "spark", "native_spark": "spark", "parquet_java": "peer", "arrow_cpp": "peer",
-           "s3": "slow", "server": "slow", "moto": "slow"}
+           "arrow_rs": "fetched", "s3": "slow", "server": "slow", "moto": "slow"}
 #: parameters with which fixtures start an S3 server
 STARTING = {"store": "s3", "place": "object"}
 _OF_FOLDERS = {"peers": {"peer"}, "lakehouse": {"fetched"}}  # folder -> marks of its tests

@@ -13,7 +13,6 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.auditing.evidence import Traces
 from secure_bloom.auditing.file import OpenFileAudit
-from secure_bloom.auditing.iceberg_tables import IcebergAudit, IcebergTable, iceberg_tables
 from secure_bloom.auditing.indexes import audit_indexes
 from secure_bloom.auditing.result import (
     ENCRYPTED_FOOTER,
@@ -23,6 +22,7 @@ from secure_bloom.auditing.result import (
     ColumnAudit,
     FileAudit,
 )
+from secure_bloom.auditing.tables import TablesBelow
 from secure_bloom.errors import (
     KMS_FAULTS,
     AuthenticationError,
@@ -46,7 +46,6 @@ from secure_bloom.policy.policy import Policy, as_policy
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import FilePath, Source, resolve
 from secure_bloom.storage.many_files import each_file
-from secure_bloom.storage.table_formats import without_iceberg_metadata
 from secure_bloom.storage.versions import until_unchanged, without_subtree
 from secure_bloom.storage.visibility import parquet_files
 
@@ -63,7 +62,8 @@ def audit(path: FilePath, keys: Keys = None, *,
     Parameters
     ----------
     path : str or path
-        A Parquet file from any writer, or a folder of Parquet files.
+        A Parquet file from any writer, or a folder of Parquet files. In folders of Delta Lake
+        tables, all files are audited, live or not, and the log.
     keys : KmsClient or ExplicitKeys, optional
         To audit encrypted parts as well. Without keys, the audit sees what an attacker sees.
     policy : Policy, str or path, optional
@@ -96,13 +96,14 @@ def audit(path: FilePath, keys: Keys = None, *,
     policy = as_policy(policy)
     filesystem, path = resolve(path, filesystem)
     indexes: list[IndexFolder] = []
-    iceberg: list[IcebergTable] = []
+    tables = TablesBelow()
 
     def note(found: Iterable[str]) -> None:
+        found = list(found)
         indexes[:] = index_folders(filesystem, path, found)
-        iceberg[:] = iceberg_tables(path, found)
+        tables.find(path, found)
 
-    paths = without_iceberg_metadata(parquet_files(filesystem, path, note))
+    paths = tables.data_files(parquet_files(filesystem, path, note))
     keys = shared_keys(keys)
     auditing = _Auditing(filesystem, keys, policy, tuple(guesses), scan)
     shared, files, findings = _Shared(), {}, {}
@@ -113,11 +114,7 @@ def audit(path: FilePath, keys: Keys = None, *,
     result = AuditResult(path, [files[one] for one in paths],
                          [finding for one in paths for finding in findings.get(one, ())])
     result.findings += auditing.shared_ids()
-    for table in iceberg:
-        metadata = IcebergAudit(filesystem, table, result.files, policy)
-        metadata.run()
-        result.findings += metadata.found
-        result.files += metadata.unread
+    tables.audit(filesystem, result, keys, policy, files_at_once)
     result.findings += audit_indexes(indexes, result.files,
                                      keys if isinstance(keys, CachedKms) else None, policy)
     if policy is not None:

@@ -26,6 +26,8 @@ _ICEBERG_FILE = re.compile(r"v?[0-9]+(-[^/]*)?(\.gz)?\.metadata\.json(\.gz)?")
 _METADATA_FILE = ".metadata.json"
 ICEBERG_DATA = "data"  #: its sibling folder
 
+_DELETION_VECTOR = re.compile(r"(.*/)?deletion_vector_[0-9a-f-]{36}\.bin")
+
 _MARKED = re.compile(
     rf"(?:^|/)(?:(?P<log>{'|'.join(map(re.escape, _LOGS))})(?:/|$)"
     rf"|(?P<iceberg>{ICEBERG_METADATA}/{_ICEBERG_FILE.pattern}$)|{re.escape(_HUDI_PARTITION)})")
@@ -46,6 +48,11 @@ class Table(NamedTuple):
 
     def __str__(self) -> str:
         return f"{'an' if self.kind[0] in 'AEIOU' else 'a'} {self.kind} table"
+
+
+def is_deletion_vector(path: str) -> bool:
+    """Whether a file beside the data files of a Delta Lake table has row numbers, but no rows."""
+    return _DELETION_VECTOR.fullmatch(path) is not None
 
 
 def check_readable(filesystem: pa_fs.FileSystem, folder: str, files: Iterable[str],

@@ -1,4 +1,4 @@
-"""parquet-java, from the jars inside pyspark, as a peer in tests."""
+"""parquet-java as a peer in tests: from the jars inside pyspark, or its newest release."""
 
 import base64
 import importlib.metadata
@@ -10,6 +10,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Self
 
+from tests.peers import maven
 from tests.peers.keys import Keys, KeyTools
 from tests.peers.process import (
     LineProcess,
@@ -29,6 +30,7 @@ SOURCES = [
 # A footer lists a column's encodings in the order of a HashSet of enums, whose hash codes are
 # otherwise others in each process.
 SAME_ORDER = ["-XX:+UnlockExperimentalVMOptions", "-XX:hashCode=2"]
+NEWEST = "1.18.1"  #: the newest release; it is fetched
 
 AnyKeys = Keys | KeyTools | None
 
@@ -46,12 +48,13 @@ class ParquetJava:
 
     Values: str and bytes for binary types (INT96: 12 bytes); bool, int and float for the others,
     or bytes that are the plain encoding. `seeded`: keys and nonces come from the name of the file
-    alone, so that writing it again gives the same bytes; for test files only.
+    alone, so that writing it again gives the same bytes; for test files only. `newest`: the newest
+    release, which is fetched, instead of the one in pyspark.
     """
 
-    def __init__(self, seeded: bool = False) -> None:
+    def __init__(self, seeded: bool = False, newest: bool = False) -> None:
         name, options = ("SeededPeer", SAME_ORDER) if seeded else ("ParquetJavaPeer", [])
-        self._process = LineProcess(java_command(name, SOURCES, options))
+        self._process = LineProcess(java_command(name, SOURCES, options, newest))
 
     def __enter__(self) -> Self:
         return self
@@ -176,13 +179,14 @@ class ParquetJava:
 
 
 def java_command(
-    name: str, sources: Sequence[Path], options: Sequence[str] = ()
+    name: str, sources: Sequence[Path], options: Sequence[str] = (), newest: bool = False
 ) -> list[str]:
-    """The command that runs a main class, whose sources are compiled where they are not yet."""
-    folder = jars()
-    classes = cached_build(
-        sources, importlib.metadata.version("pyspark"), lambda to: _compile(folder, sources, to)
-    )
+    """The command that runs a main class, whose sources are compiled where they are not yet.
+
+    With `newest`, the jars of the newest parquet-java go before those of pyspark.
+    """
+    classpath = _classpath(newest)
+    classes = compiled(sources, newest)
     return [
         find_tool("java"),
         "-Xmx1g",
@@ -192,7 +196,7 @@ def java_command(
         "-Dlog4j2.level=OFF",
         *options,
         "-cp",
-        f"{classes}:{folder}/*",
+        f"{classes}:{classpath}",
         name,
     ]
 
@@ -205,9 +209,32 @@ def jars() -> Path:
     return Path(spec.origin).parent / "jars"
 
 
-def _compile(jars: Path, sources: Sequence[Path], to: Path) -> None:
+def newest_jars() -> list[Path]:
+    """The jars of parquet-java's newest release."""
+    found = maven.classpath(f"org.apache.parquet:parquet-hadoop:{NEWEST}")
+    return [jar for jar in found if jar.name.startswith("parquet-")]
+
+
+def version() -> str:
+    """The version of parquet-java that pyspark brings."""
+    [jar] = jars().glob("parquet-hadoop-*.jar")
+    return jar.stem.removeprefix("parquet-hadoop-")
+
+
+def compiled(sources: Sequence[Path], newest: bool = False) -> Path:
+    """The folder with the classes of these sources."""
+    salt = f"{importlib.metadata.version('pyspark')} {NEWEST if newest else ''}"
+    classpath = _classpath(newest)
+    return cached_build(sources, salt, lambda to: _compile(classpath, sources, to))
+
+
+def _classpath(newest: bool) -> str:
+    return ":".join(map(str, [*(newest_jars() if newest else []), jars() / "*"]))
+
+
+def _compile(classpath: str, sources: Sequence[Path], to: Path) -> None:
     javac = find_tool("javac")
-    options = ["--release", "17", "-proc:none", "-cp", f"{jars}/*", "-d", str(to)]
+    options = ["--release", "17", "-proc:none", "-cp", classpath, "-d", str(to)]
     run_compiler([javac, *options, *map(str, sources)])
 
 

@@ -20,6 +20,7 @@ from vectors.builder.vector import FileVector
 from vectors.builder.writers_java import by_java
 from vectors.builder.writers_ours import ours
 from vectors.builder.writers_plain import plain
+from vectors.builder.writers_rust import rust
 
 FOLDER = Path(__file__).parents[1]
 SMALL = [hashes.xxh64, filters.blocks, filters.bitsets, filters.fold_merge, filters.sizing,
@@ -32,6 +33,7 @@ def file_vectors() -> Iterator[FileVector]:
         yield from by_java(java)
     yield from ours()
     yield from plain()
+    yield from rust()
     yield from bad_files()
 
 

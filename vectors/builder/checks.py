@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
-import re
 import shlex
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -15,23 +15,38 @@ from secure_bloom.validator import (
     load_cases,
     run_cases,
 )
-from tests.peers import adapter
-from tests.peers.parquet_java import jars
+from tests.peers import adapter, arrow_rs, parquet_java
+from tests.peers.process import PeerUnavailable
 from vectors.builder.differences import reason, unused
 
 
-def implementations() -> dict:
-    """How to ask each implementation, by its name and version."""
-    [jar] = jars().glob("parquet-hadoop-*.jar")
-    java = re.fullmatch(r"parquet-hadoop-([\d.]+)\.jar", jar.name)[1]
+def peers() -> dict[str, str]:
+    """The adapter of each other implementation, by its name and version."""
     return {
-        f"secure_bloom {importlib.metadata.version('secure_bloom')}": SecureBloom(),
-        f"parquet-java {java}": _program("parquet-java"),
-        f"Arrow C++ {importlib.metadata.version('pyarrow')}": _program("arrow-cpp"),
+        f"parquet-java {parquet_java.version()}": "parquet-java",
+        f"Arrow C++ {importlib.metadata.version('pyarrow')}": "arrow-cpp",
+        f"parquet-java {parquet_java.NEWEST}": "newest-parquet-java",
+        f"arrow-rs {arrow_rs.version()}": "arrow-rs",
     }
 
 
-def _program(name: str) -> ExternalProgram:
+def implementations() -> dict[str, SecureBloom | ExternalProgram]:
+    """How to ask each implementation that is available, by its name and version."""
+    found: dict[str, SecureBloom | ExternalProgram] = {
+        f"secure_bloom {importlib.metadata.version('secure_bloom')}": SecureBloom()}
+    for name, peer in peers().items():
+        try:
+            found[name] = program(peer)
+        except PeerUnavailable as error:
+            if peer not in adapter.FETCHED:
+                raise
+            print(f"{name} is not asked, and what it answered before is dropped: {error}",
+                  file=sys.stderr)
+    return found
+
+
+def program(name: str) -> ExternalProgram:
+    """The program that is an adapter."""
     return ExternalProgram(shlex.join(adapter.command(name)))
 
 

@@ -48,7 +48,7 @@ _REASONS = {
          "does not compare bloom_filter_length with the header, which it trusts"),
         (r"\w+-offset-negative", "treats a negative bloom_filter_offset as absent"),
         (r"\w+-(plaintext-(filter|header)|filter-zeros|offset-one-late|byte-missing"
-         r"|header-module-length-(0|4294967295|past-filter))",
+         r"|header-module-length-(0|4294967295|past-filter))|arrow-rs-\w+",
          "finds an impossible length of the header's module, logs a warning and continues without "
          "the filter: the reader is not told"),
         (r"columns-footer-length-one-less",
@@ -90,10 +90,44 @@ _REASONS = {
         (r"plain-magic-pare", "requests keys as soon as it sees the magic"),
         (r"\w+-footer-stripped",
          "rejects a plaintext file as a whole if it was given keys"),
-        (r"stored-column-metadata-.*",
+        (r"stored-column-metadata-.*|arrow-rs-signed",
          "does not notice: under a plaintext footer it does not seem to decrypt the encrypted "
          "metadata of columns with the footer key"),
         (r"supplied-empty-prefix", "treats an empty AAD prefix as none"),
+    ],
+    "arrow-rs": [
+        (r"arrow-rs-\w+",
+         "does not encrypt Bloom filters, and reads plaintext ones of encrypted columns"),
+        (r"index_of_0_blocks|build_(0|31)_bytes|check_in_(0|31)_bytes",
+         "accepts bitsets of any length; using one without a block panics"),
+        (r"build_(33|48)_bytes|check_in_33_bytes|header_of_\d+_bytes|plain-bitset-of-\d+-bytes",
+         "does not check that a bitset has a whole number of blocks, and ignores an incomplete "
+         "one"),
+        (r"index_of_4194305_blocks|build_134217760_bytes|header_claims_\d+",
+         "does not limit the size of a bitset"),
+        (r"fold_\w+", "panics if the number of blocks is not a power of two"),
+        (r"blocks_for_0\.01_power",
+         "sizes by the formula of a standard Bloom filter, which neglects that blocks are loaded "
+         "unevenly: the filter misses the probability"),
+        (r"header_unknown_field_in_member",
+         "rejects fields in the members of unions, which a later version may add"),
+        (r"header_\w+_is_a_number|header_num_bytes_is_a_struct",
+         "does not check the types of fields: bytes of another type are read as the expected one"),
+        (r"header_\w+_without_member", "rejects an empty union, so there is no header"),
+        (r"plain-filter-length-(one-short|without-bitset)|plain-header-claims-[\w-]+",
+         "does not compare bloom_filter_length with the header: the rest of that length is the "
+         "bitset"),
+        (r"\w+-filter-length-negative",
+         "panics, because it takes a negative bloom_filter_length for a huge one"),
+        (r"plain-magic-pare", "requests keys as soon as it sees the magic"),
+        (r"\w+-magic-pare",
+         "takes the plaintext footer for the metadata of the encryption, whose algorithm is then "
+         "unknown"),
+        (r"plain-offset-at-page",
+         "does not compare the offset with the pages, and finds an unknown algorithm there"),
+        (r"\w+-(column-metadata-[\w-]+|file-unique-bit-resealed|wrong-column-key)",
+         "decrypts the metadata of columns on opening: the whole file is rejected"),
+        (r"signed-column-keys-alone", "takes column keys only together with a footer key"),
     ],
 }
 

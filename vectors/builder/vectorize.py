@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +11,9 @@ from xxhash import xxh64_intdigest
 
 from secure_bloom import ExplicitKeys, ParquetFile, SplitBlockBloomFilter
 from secure_bloom.arrow.decryption import decryption_properties
+from secure_bloom.errors import AuthenticationError
 from secure_bloom.keys import InMemoryKms
+from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.sbbf.conversion import convert_exactly
 from secure_bloom.sbbf.hashing import hash_values
@@ -38,6 +40,37 @@ def good(name: str, data: bytes, origin: str, keys: FileKeys, rows: pa.Table,
             assert same_rows(file.read(), rows), name
             filters = _filters(file, rows, by_path)
     return FileVector(name, data, origin, keys, filters, comment=comment)
+
+
+def leaking(name: str, data: bytes, origin: str, keys: FileKeys, rows: pa.Table,
+            columns: Iterable[Column], fault: str) -> FileVector:
+    """The vector of a file whose encrypted columns have plaintext filters.
+
+    Raises
+    ------
+    AssertionError
+        If the file reads otherwise, or other filters are refused than those of encrypted columns.
+    """
+    with ParquetFile(pa.BufferReader(data), explicit(keys)) as file:
+        assert same_rows(file.read(), rows), name
+        chunks = list(file.footer.column_chunks())
+        refused = [_place(chunk) for chunk in chunks if _is_refused(file, chunk)]
+        assert refused == [_place(chunk) for chunk in chunks if chunk.encryption is not None], name
+        filters = _filters(file, rows, {column.path: column for column in columns}, refused)
+    at = "{}:{}".format(*refused[0])
+    return FileVector(name, data, origin, keys, filters, "authentication_failed", at, fault)
+
+
+def _place(chunk: ColumnChunk) -> tuple[int, str]:
+    return chunk.row_group, chunk.column.path
+
+
+def _is_refused(file: ParquetFile, chunk: ColumnChunk) -> bool:
+    try:
+        file.read_bloom_filter(*_place(chunk))
+    except AuthenticationError:
+        return True
+    return False
 
 
 def explicit(keys: FileKeys) -> ExplicitKeys | None:
@@ -69,12 +102,15 @@ def _as(array: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     return array if pa.types.is_nested(type_) or array.type == type_ else array.cast(type_)
 
 
-def _filters(file: ParquetFile, rows: pa.Table, by_path: dict[str, Column]) -> list[Filter]:
+def _filters(file: ParquetFile, rows: pa.Table, by_path: dict[str, Column],
+             refused: Collection[tuple[int, str]] = ()) -> list[Filter]:
     filters, start = [], 0
     for number in range(file.num_row_groups):
         size = file.footer.row_group_num_rows(number)
         group, start = rows.slice(start, size), start + size
         for chunk in file.footer.row_groups[number]:
+            if _place(chunk) in refused:
+                continue
             bits = file.read_bloom_filter(number, chunk.column.path)
             if bits is not None:
                 column = by_path[chunk.column.path]

@@ -1,0 +1,42 @@
+"""What docs say about versions of peers, and the reports in docs/peers that need Cargo."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.peers import arrow_rs, parquet_cli, parquet_java
+from tests.peers.fixtures import available
+
+DOCS = Path(__file__).parents[2] / "docs"
+REPORT = DOCS / "peers" / "arrow-rs-plaintext-filters.md"
+
+
+def test_docs_name_the_versions_that_are_tried():
+    page = (DOCS / "compatibility.md").read_text(encoding="utf-8")
+    assert f"| arrow-rs {arrow_rs.version()} |" in page
+    assert f"The Rust crate `parquet`, version {arrow_rs.version()}," in page
+    assert f", {parquet_java.NEWEST} |" in page
+    assert f"| parquet-cli {parquet_cli.VERSION} |" in page
+    assert f"parquet-java, version {parquet_cli.VERSION}," in page
+    assert f"`parquet` {arrow_rs.version()}." in REPORT.read_text(encoding="utf-8")
+
+
+@pytest.mark.fetched
+def test_the_report_about_arrow_rs_shows_what_happens(tmp_path: Path):
+    available(arrow_rs.command, is_fetched=True)  # its crates are compiled already
+    report = REPORT.read_text(encoding="utf-8")
+    blocks = dict(re.findall(r"^```(\w+)\n(.*?)^```$", report, re.MULTILINE | re.DOTALL))
+    (tmp_path / "src").mkdir()
+    (tmp_path / "Cargo.toml").write_text(blocks["toml"])
+    (tmp_path / "src" / "main.rs").write_text(blocks["rust"])
+    shutil.copy(arrow_rs.PACKAGE / "Cargo.lock", tmp_path)
+    done = subprocess.run(
+        ["cargo", "run", "--quiet", "--offline", "--release", "--target-dir", arrow_rs.TARGET],
+        cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "CARGO_PROFILE_RELEASE_OPT_LEVEL": "1"},  # as those crates are
+    )
+    assert (done.returncode, done.stdout) == (0, blocks["text"]), done.stderr
