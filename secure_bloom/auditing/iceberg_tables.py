@@ -69,7 +69,8 @@ class IcebergTable:
 
     def has(self, path: str) -> bool:
         """Whether a path is below the folder of the table."""
-        return path.startswith(self.folder.rstrip("/") + "/")
+        # Some filesystems list t/f in folder /t.
+        return path.lstrip("/").startswith(f"{self.folder.strip('/')}/".lstrip("/"))
 
 
 def iceberg_tables(folder: str, found: Iterable[str]) -> list[IcebergTable]:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from secure_bloom import Policy, UniformKey, audit, write_table
 from secure_bloom.auditing.compliance import check_files
-from secure_bloom.auditing.iceberg_metadata import KEYS, newest, read_definition, read_values
+from secure_bloom.auditing.iceberg_metadata import newest, read_definition, read_values
 
 catalogs = pytest.importorskip("pyiceberg.catalog.sql")
 
@@ -92,6 +93,14 @@ def test_plaintext_files_beside_encrypted_ones_are_found(table):
     assert finding.file == data_file(table) and "other files of the table" in finding.message
 
 
+@pytest.mark.parametrize("place", ["/t", "t", "/"])
+def test_a_table_in_a_filesystem_that_omits_the_first_slash(table, place):
+    filesystem = SubTreeFileSystem(str(folder(table).parent), LocalFileSystem())
+    write_table(PEOPLE, folder(table) / "data" / "b.parquet", encryption=UniformKey(bytes(16)))
+    kinds = {finding.kind for finding in audit(place, filesystem=filesystem).findings}
+    assert kinds == {"unencrypted", "log"}
+
+
 def test_policy_check_leaves_metadata_files_out(table):
     assert {violation.file for violation in check_files(folder(table), POLICY)} \
         == {data_file(table)}
@@ -119,11 +128,21 @@ def test_a_sensitive_partition_is_found(table):
     assert finding.column == "ssn"
 
 
-def test_keys_in_a_plaintext_manifest_are_found(table, monkeypatch):
-    monkeypatch.setattr("secure_bloom.auditing.iceberg_tables.read_values",
-                        lambda *_: {(KEYS, 0)})
-    [finding] = [one for one in audit(folder(table), policy=POLICY).findings if one.kind == "log"]
-    assert finding.column is None and "keys of encrypted data files" in finding.message
+def test_keys_in_a_plaintext_manifest_are_found(table):
+    from pyiceberg import manifest
+    from pyiceberg.typedef import Record
+    path = folder(table) / "metadata" / "9-m0.avro"
+    file = manifest.DataFile.from_args(
+        content=manifest.DataFileContent.DATA, file_path="a", partition=Record(), record_count=1,
+        file_format=manifest.FileFormat.PARQUET, file_size_in_bytes=1, key_metadata=b"key")
+    with manifest.write_manifest(2, table.spec(), table.schema(), table.io.new_output(str(path)), 1,
+                                 "null") as writer:
+        writer.add_entry(manifest.ManifestEntry.from_args(
+            status=manifest.ManifestEntryStatus.ADDED, snapshot_id=1, data_file=file))
+    findings = audit(folder(table), policy=POLICY).findings
+    [finding] = [one for one in findings if one.kind == "log" and one.column is None]
+    assert "keys of encrypted data files" in finding.message
+    assert finding.evidence == ("found in 1 file: 9-m0.avro",)
 
 
 def test_encrypted_manifests_reveal_nothing(table):
@@ -160,7 +179,6 @@ def test_the_newest_metadata_file_has_the_columns(tmp_path):
 
 
 def test_columns_are_named_as_in_parquet(tmp_path):
-    from pyarrow.fs import LocalFileSystem
     map_ = {"type": "map", "key-id": 4, "key": "string", "value-id": 5, "value": {
         "type": "list", "element-id": 6, "element": "long"}}
     schema = {"type": "struct", "fields": [
@@ -176,5 +194,4 @@ def test_columns_are_named_as_in_parquet(tmp_path):
 
 def test_manifest_lists_have_no_bounds(table):
     [path] = (folder(table) / "metadata").glob("snap-*.avro")
-    from pyarrow.fs import LocalFileSystem
     assert read_values(LocalFileSystem(), str(path)) == set()
