@@ -10,6 +10,7 @@ AWS records in CloudTrail and which policies may refer to:
 from __future__ import annotations
 
 import base64
+import io
 from typing import Any
 
 from secure_bloom.errors import (
@@ -20,7 +21,13 @@ from secure_bloom.errors import (
     KmsUnavailableError,
     MissingExtraError,
 )
-from secure_bloom.keys.kms import KmsClient, check_endpoint, check_limits, is_plain_http
+from secure_bloom.keys.kms import (
+    LONGEST_RESPONSE,
+    KmsClient,
+    check_endpoint,
+    check_limits,
+    is_plain_http,
+)
 from secure_bloom.keys.per_process import PerProcess
 
 _THROTTLED = {"Throttling", "ThrottlingException", "RequestLimitExceeded",
@@ -147,11 +154,42 @@ class AwsKms(KmsClient):
         except BotoCoreError as error:
             raise _fault(error, where) from error
         check_endpoint(client.meta.endpoint_url)  # it may come from the environment
+        endpoint = client._endpoint  # there is no public way to it
+        endpoint.http_session = _ShortResponses(endpoint.http_session)
         return client
 
     def __repr__(self) -> str:
         return (f"<AwsKms region={self.region!r} endpoint_url={self.endpoint_url!r} "
                 f"profile={self.profile!r}>")
+
+
+class _ShortResponses:
+    """An HTTP session of botocore, which by itself reads responses of any length."""
+
+    def __init__(self, session: Any):
+        self._session = session
+
+    def send(self, request: Any) -> Any:
+        """Send a request; return the response, whose body has been read."""
+        from botocore.exceptions import ConnectionClosedError
+        from urllib3.exceptions import HTTPError
+        from urllib3.response import HTTPResponse
+        request.stream_output = True
+        response, body = self._session.send(request), b""
+        try:
+            for part in response.raw.stream():
+                body += part
+                if len(body) > LONGEST_RESPONSE:
+                    response.raw.close()
+                    raise ValueError("the response is too long")
+        except HTTPError as error:  # as botocore does when it reads a response
+            raise ConnectionClosedError(error=error, endpoint_url=request.url) from error
+        response.raw = HTTPResponse(io.BytesIO(body), preload_content=False)
+        return response
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._session.close()
 
 
 def _refusal(error: Any, action: str, where: str) -> KeyRetrievalError:

@@ -24,14 +24,14 @@ from secure_bloom.errors import (
     MissingExtraError,
     UnsupportedError,
 )
-from secure_bloom.keys.kms import KmsClient, check_endpoint, check_limits
+from secure_bloom.keys.attempts import until_available
+from secure_bloom.keys.kms import LONGEST_RESPONSE, KmsClient, check_endpoint, check_limits
 from secure_bloom.keys.per_process import PerProcess
 
 # Transit's own rule. Names come from untrusted files: dots and slashes must not lead from the path
 # of Transit to other paths of Vault.
 _KEY_NAME = re.compile(r"\w([\w.-]*\w)?", re.ASCII)
-_TRANSIENT = (412, 429, 500, 502, 503, 504)
-_BACKOFF = 0.5
+_TRANSIENT = (412, 429)  # and what begins with 5
 
 
 class VaultKms(KmsClient):
@@ -63,8 +63,8 @@ class VaultKms(KmsClient):
     timeout : float
         Seconds to wait for the connection, and again for the response.
     attempts : int
-        Maximum number of attempts per call; after the second and later attempts there are pauses of
-        1, 2, 4, ... seconds (at most 10) and up to half a second more.
+        Maximum number of attempts per call, with pauses of at most 1, 2, 4, ... 10 seconds in
+        between.
 
     Raises
     ------
@@ -118,17 +118,21 @@ class VaultKms(KmsClient):
             raise KeyNotFoundError(f"{where}: this is not a valid Transit key name; it may "
                                    "contain letters, digits, '_', '-' and '.'")
         fields["associated_data"] = base64.b64encode(name.encode()).decode("ascii")
-        status, answer = self._post(f"{quote(self.mount)}/{action}/{name}", fields, where)
-        if status != 200:
-            raise _refusal(status, str(answer.get("errors")), action, where)
-        if "associated_data" in str(answer.get("warnings")):
-            raise UnsupportedError(f"{where}: this Vault does not support associated_data, which "
-                                   "binds a wrapped key to its master key; it needs Vault 1.13 or "
-                                   "newer")
-        data = answer.get("data")
-        if not isinstance(data, dict) or not isinstance(data.get(result), str):
-            raise KmsUnavailableError(f"{where}: this is not a valid Transit response")
-        return data[result]
+
+        def attempt() -> str:
+            status, answer = self._post(f"{quote(self.mount)}/{action}/{name}", fields, where)
+            if status != 200:
+                raise _refusal(status, str(answer.get("errors")), action, where)
+            if "associated_data" in str(answer.get("warnings")):
+                raise UnsupportedError(f"{where}: this Vault does not support associated_data, "
+                                       "which binds a wrapped key to its master key; it needs "
+                                       "Vault 1.13 or newer")
+            data = answer.get("data")
+            if not isinstance(data, dict) or not isinstance(data.get(result), str):
+                raise KmsUnavailableError(f"{where}: this is not a valid Transit response")
+            return data[result]
+
+        return until_available(attempt, self.attempts)
 
     def _post(self, path: str, fields: dict[str, Any], where: str) -> tuple[int, dict[str, Any]]:
         """Send a request; return the status and JSON of the response."""
@@ -140,14 +144,19 @@ class VaultKms(KmsClient):
         from urllib3.exceptions import HTTPError
         try:
             response = pool.request("POST", f"{self.address}/v1/{path}", headers=headers,
-                                    body=json.dumps(fields), redirect=False)
+                                    body=json.dumps(fields), redirect=False,
+                                    preload_content=False)
+            body = response.read(LONGEST_RESPONSE + 1, decode_content=True)
         except (HTTPError, OSError) as error:
             reason = getattr(error, "reason", None) or error
             raise KmsUnavailableError(
                 f"{where}: no response ({type(reason).__name__}); check the address, the network "
                 "and the certificates, or try again later") from error
+        if len(body) > LONGEST_RESPONSE:
+            response.close()
+            raise KmsUnavailableError(f"{where}: the response is too long for Transit")
         try:
-            answer = json.loads(response.data)
+            answer = json.loads(body)
         except (ValueError, RecursionError):
             answer = None
         return response.status, answer if isinstance(answer, dict) else {}
@@ -173,12 +182,8 @@ class VaultKms(KmsClient):
         except ImportError as error:
             raise MissingExtraError(
                 f"Vault needs urllib3 ({error}): pip install 'secure_bloom[vault]'") from error
-        retries = urllib3.Retry(
-            total=self.attempts - 1, redirect=0, allowed_methods=None,
-            status_forcelist=_TRANSIENT, raise_on_status=False, backoff_factor=_BACKOFF,
-            backoff_max=10, backoff_jitter=0.5, respect_retry_after_header=False)
         return urllib3.PoolManager(
-            timeout=urllib3.Timeout(connect=self.timeout, read=self.timeout), retries=retries,
+            timeout=urllib3.Timeout(connect=self.timeout, read=self.timeout), retries=False,
             ca_certs=self.ca_file, cert_reqs="CERT_REQUIRED", maxsize=10)
 
     def _where(self, name: str) -> str:
@@ -198,7 +203,7 @@ class VaultKms(KmsClient):
 
 def _refusal(status: int, errors: str, action: str, where: str) -> KeyRetrievalError:
     """Return the error for an error response. Vault's own message is inspected but never shown."""
-    if status in _TRANSIENT or status > 500:
+    if status in _TRANSIENT or status >= 500:
         return KmsUnavailableError(f"{where}: sealed, overloaded or failing (HTTP {status}); try "
                                    "again later")
     if status == 403:

@@ -6,11 +6,14 @@ Column names come from files, so they may be very long, or contain terminal esca
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import islice
 
 MAX_NAME = 100  #: maximum number of characters of a displayed name
 _MAX_LINE = 116
 _MAX_ROWS = 20
 _ELLIPSIS = "…"
+_COMPARED = 200  # names that are compared with an unknown one
 
 
 def shown(text: str, limit: int = MAX_NAME) -> str:
@@ -43,6 +46,29 @@ def names(found: Iterable[str], limit: int = 3) -> str:
 def listed(known: Iterable[str]) -> str:
     """List the known names, for a message about an unknown name."""
     return names(known, 20)
+
+
+def choices(name: str, known: Iterable[str], what: str = "existing columns") -> str:
+    """Return the end of a message about an unknown name: what it may mean, and the known names."""
+    known = list(known)
+    similar = similar_name(name, known)
+    advice = f" (did you mean {similar!r}?)" if similar is not None else ""
+    return f"{advice}; {what}: {listed(known)}"
+
+
+def similar_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that may be meant; None if none is similar."""
+    if len(name) > MAX_NAME:
+        return None
+    return _similar(name, tuple(one for one in islice(known, _COMPARED) if len(one) <= MAX_NAME))
+
+
+@lru_cache(maxsize=16)  # files of one folder have the same columns
+def _similar(name: str, known: tuple[str, ...]) -> str | None:
+    import difflib
+    lower = {one.lower(): one for one in reversed(known)}
+    found = difflib.get_close_matches(name.lower(), lower, 1, 0.6)
+    return lower[found[0]] if found else None
 
 
 class Summarized:

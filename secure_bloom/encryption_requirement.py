@@ -14,7 +14,7 @@ from itertools import permutations
 from typing import Protocol, TypeGuard, cast, overload
 
 from secure_bloom.crypto.key_retriever import KeyRetriever
-from secure_bloom.display import listed
+from secure_bloom.display import choices
 from secure_bloom.errors import AuthenticationError, ColumnError, KeyNotFoundError, error_location
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import Footer
@@ -121,9 +121,8 @@ class EncryptionRequirement:
         for name, master_key in self.columns.items():
             found = self._at_or_below(name, columns)
             if not found and not self.columns_may_be_missing:
-                raise ColumnError("it must be encrypted, but the file has no such column; "
-                                  f"existing columns: {listed(leaf.path for leaf in columns)}",
-                                  column=name)
+                raise ColumnError("it must be encrypted, but the file has no such column"
+                                  + choices(name, [leaf.path for leaf in columns]), column=name)
             for leaf in found or self._instead(name, columns):
                 demanded[leaf.ordinal] = master_key or demanded.get(leaf.ordinal)
         return demanded

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from secure_bloom.display import ChangeResult, count, shown
+from secure_bloom.display import ChangeResult, choices, count, shown, similar_name
 
 _MAX_MESSAGE = 2000  # characters; text from files may be much longer
 
@@ -143,6 +143,14 @@ class UnknownColumnError(ColumnError):
     """
 
     similar: str | None = None
+
+
+def unknown_column(name: str, known: Iterable[str]) -> UnknownColumnError:
+    """Return the error for a column that does not exist, with what may be meant."""
+    known = list(known)
+    error = UnknownColumnError(f"there is no such column{choices(name, known)}", column=name)
+    error.similar = similar_name(name, known)
+    return error
 
 
 class EncryptionMismatchError(SecureBloomError):

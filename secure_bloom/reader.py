@@ -42,13 +42,14 @@ from secure_bloom.errors import (
     FormatError,
     KeyRetrievalError,
     error_location,
+    unknown_column,
 )
 from secure_bloom.keys.external import read_material
 from secure_bloom.keys.retrieval import Keys, KmsKeys, key_retriever
 from secure_bloom.parquet.bloom_filter import BloomFilterInfo
 from secure_bloom.parquet.column_keys import ColumnKeys
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer, read_footer
-from secure_bloom.parquet.schema import LeafColumn, check_names, unknown_column
+from secure_bloom.parquet.schema import LeafColumn, check_names
 from secure_bloom.pruning import predicates
 from secure_bloom.pruning.expressions import Alternatives
 from secure_bloom.pruning.file_filters import FileFilters, FilterCache

@@ -409,8 +409,8 @@ def test_names_of_master_keys_and_columns(tmp_path):
                     encryption=EncryptionConfiguration("f: 1", {"a; b, c": asked}))
         chunks = ParquetFile(tmp_path / "x", InMemoryKms(names)).footer.row_groups[0]
         assert {chunk.column.path for chunk in chunks if chunk.encryption} == encrypted
-    for columns in (["none"], ["s.q"], ["my"]):
-        with pytest.raises(ColumnError, match="has a key, but does not exist"):
+    for columns, advice in (["none"], ";"), (["s.q"], r" \(did you mean 's.q r'"), (["my"], ";"):
+        with pytest.raises(ColumnError, match=f"has a key, but does not exist{advice}"):
             write_table(table, tmp_path / "y", bloom_filters={}, kms=InMemoryKms(names),
                         encryption=EncryptionConfiguration("f: 1", {"a; b, c": columns}))
     for wrong in (lambda: EncryptionConfiguration("", uniform_encryption=True),

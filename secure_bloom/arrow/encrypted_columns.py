@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pyarrow.parquet.encryption as pe
 
-from secure_bloom.display import listed
+from secure_bloom.display import choices
 from secure_bloom.encryption import (
     Encryption,
     EncryptionConfiguration,
@@ -67,8 +67,8 @@ def _named(columns: list[LeafColumn], by_prefix: dict[str, list[LeafColumn]],
            path: str) -> list[LeafColumn]:
     found = named_columns(by_prefix.get(path, ()), path)
     if not found:
-        raise ColumnError("it has a key, but does not exist; existing columns: "
-                          f"{listed(column.path for column in columns)}", column=path)
+        raise ColumnError("it has a key, but does not exist"
+                          + choices(path, [column.path for column in columns]), column=path)
     return found
 
 

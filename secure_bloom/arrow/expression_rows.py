@@ -9,8 +9,7 @@ import pyarrow.compute as pc
 
 from secure_bloom.arrow.views import without_views
 from secure_bloom.display import listed
-from secure_bloom.errors import ColumnError, PredicateError
-from secure_bloom.parquet.schema import unknown_column
+from secure_bloom.errors import ColumnError, PredicateError, unknown_column
 from secure_bloom.pruning.expression_tree import Literal, Node, parse, walk
 from secure_bloom.pruning.expressions import alternatives_in, columns_in
 

@@ -27,10 +27,11 @@ from secure_bloom.errors import (
     UnknownColumnError,
     UnsupportedError,
     error_location,
+    unknown_column,
 )
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.keys.retrieval import Keys
-from secure_bloom.parquet.schema import check_names, unknown_column
+from secure_bloom.parquet.schema import check_names
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc

@@ -22,6 +22,7 @@ from secure_bloom.auditing.result import (
     ColumnAudit,
     FileAudit,
 )
+from secure_bloom.auditing.tables import TablesBelow
 from secure_bloom.errors import (
     KMS_FAULTS,
     AuthenticationError,
@@ -56,12 +57,13 @@ def audit(path: FilePath, keys: Keys = None, *,
           scan: bool = False, filesystem: pa_fs.FileSystem | None = None,
           files_at_once: int | None = None, advance: Callable[[float], None] | None = None) \
         -> AuditResult:
-    """Find what Bloom filters, metadata and indexes reveal. Changes nothing, and reads no pages.
+    """Find what Bloom filters, metadata, indexes and logs reveal. Changes nothing.
 
     Parameters
     ----------
     path : str or path
-        A Parquet file from any writer, or a folder of Parquet files.
+        A Parquet file from any writer, or a folder of Parquet files. In folders of Delta Lake
+        tables, all files are audited, live or not, and the log.
     keys : KmsClient or ExplicitKeys, optional
         To audit encrypted parts as well. Without keys, the audit sees what an attacker sees.
     policy : Policy, str or path, optional
@@ -94,11 +96,14 @@ def audit(path: FilePath, keys: Keys = None, *,
     policy = as_policy(policy)
     filesystem, path = resolve(path, filesystem)
     indexes: list[IndexFolder] = []
+    tables = TablesBelow()
 
-    def note_indexes(found: Iterable[str]) -> None:
+    def note(found: Iterable[str]) -> None:
+        found = list(found)
         indexes[:] = index_folders(filesystem, path, found)
+        tables.find(path, found)
 
-    paths = parquet_files(filesystem, path, note_indexes)
+    paths = tables.data_files(parquet_files(filesystem, path, note))
     keys = shared_keys(keys)
     auditing = _Auditing(filesystem, keys, policy, tuple(guesses), scan)
     shared, files, findings = _Shared(), {}, {}
@@ -109,6 +114,7 @@ def audit(path: FilePath, keys: Keys = None, *,
     result = AuditResult(path, [files[one] for one in paths],
                          [finding for one in paths for finding in findings.get(one, ())])
     result.findings += auditing.shared_ids()
+    tables.audit(filesystem, result, keys, policy, files_at_once)
     result.findings += audit_indexes(indexes, result.files,
                                      keys if isinstance(keys, CachedKms) else None, policy)
     if policy is not None:

@@ -66,7 +66,7 @@ class OpenFileAudit:
         self._file, self._footer = file, file.footer
         self._policy, self._guesses, self._scan = policy, guesses, scan
         self.findings: list[AuditFinding] = []
-        self.result = FileAudit(file.name)
+        self.result = FileAudit(file.name, rows=file.num_rows)
         self.filters = Disjoint(self._footer.start)
         self.indexes = Disjoint(self._footer.start, "column indexes")
 

@@ -24,6 +24,7 @@ KINDS = {
     "authentication": ("error", "Encrypted data that does not authenticate"),
     "damaged": ("error", "A file or filter that cannot be read"),
     "index": ("error", "An index without encryption of a sensitive column"),
+    "log": ("error", "Values of a sensitive column in the log of a table"),
     "trace": ("warning", "Bytes of a plaintext Bloom filter that no footer references"),
     "guessed": ("warning", "An unencrypted column whose filters recognize guessed values"),
     "refused": ("warning", "A filter that some readers reject or ignore"),
@@ -39,7 +40,7 @@ UNREADABLE = "unknown"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AuditFinding(Summarized):
-    """A problem found in a file or an index.
+    """A problem found in a file, an index or the log of a table.
 
     Attributes
     ----------
@@ -50,7 +51,7 @@ class AuditFinding(Summarized):
     remedy : str
         What to do about it.
     file : str
-        The file, or the folder of the index.
+        The file, or the folder of the index or of the log.
     column : str or None
         Dotted path.
     row_groups : tuple of int
@@ -134,6 +135,8 @@ class FileAudit(Summarized):
         What could not be checked, and why.
     missing_keys : bool
         Whether something was not checked because of a missing key.
+    rows : int
+        Number of rows; 0 if that cannot be read.
     """
 
     file: str
@@ -141,6 +144,7 @@ class FileAudit(Summarized):
     columns: list[ColumnAudit] = field(default_factory=list)
     not_checked: list[str] = field(default_factory=list)
     missing_keys: bool = False
+    rows: int = 0
 
     def _headline(self) -> str:
         return f"{shown(self.file, 60)}: encryption {self.encryption}, " \

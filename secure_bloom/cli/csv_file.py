@@ -16,8 +16,14 @@ import pyarrow.csv as pa_csv
 import pyarrow.fs as pa_fs
 
 from secure_bloom.cli.csv_types import ColumnType
-from secure_bloom.display import listed
-from secure_bloom.errors import ChangedMeanwhileError, ColumnError, FormatError, UnsupportedError
+from secure_bloom.errors import (
+    ChangedMeanwhileError,
+    ColumnError,
+    FormatError,
+    UnsupportedError,
+    error_location,
+    unknown_column,
+)
 from secure_bloom.storage.versions import FileVersion, current_version
 
 _BLOCK = 1024 * 1024  # bytes parsed at a time, with 32 blocks read ahead; also the row size limit
@@ -86,15 +92,14 @@ class CsvFile:
             self._check_unchanged()
 
     def _find_schema(self, text_columns: set[str]) -> pa.Schema:
-        with self._errors():
+        with self._errors(), error_location(file=self._path):
             reader, source = self._open({"default_column_type": pa.binary()})
             try:
                 names = reader.schema.names
             except UnicodeDecodeError:
-                raise ColumnError("the header line is not UTF-8", file=self._path) from None
+                raise ColumnError("the header line is not UTF-8") from None
             for name in text_columns.difference(names):
-                raise ColumnError(f"there is no such column; existing columns: {listed(names)}",
-                                  file=self._path, column=name)
+                raise unknown_column(name, names)
             # By name, as pyarrow assigns types: columns with the same name have the same type.
             types = {name: ColumnType(is_text=name in text_columns) for name in names}
             for batch in reader:

@@ -11,6 +11,7 @@ import click
 from secure_bloom.cli.shared import (
     Command,
     change_files,
+    check_not_given,
     echo,
     jobs_option,
     json_option,
@@ -58,6 +59,8 @@ def attach(ctx: click.Context, path: str, bloom: str | None, policy: str | None,
     --policy, a file is not changed if one of these columns is not encrypted as it requires."""
     if bloom is None and policy is None:
         raise click.UsageError("specify the columns: --bloom or --policy")
+    if not names(bloom):
+        check_not_given(ctx, ["fpp", "ndv"], "--bloom")
     from secure_bloom import BloomFilterOptions
     from secure_bloom.maintain.attach import attach
     wanted = None if bloom is None else {

@@ -6,12 +6,13 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 import click
+from click.core import ParameterSource
 
 from secure_bloom.errors import (
     AuthenticationError,
@@ -219,6 +220,14 @@ def change_files(ctx: click.Context, label: str, operation: Callable[..., Any],
         raise
     show(result)
     ctx.exit(UNREADABLE if result.failed else 0)
+
+
+def check_not_given(ctx: click.Context, options: Iterable[str], without: str) -> None:
+    """Refuse options that were given although they say nothing without another one."""
+    for name in options:
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} says how the filters of {without} are built; specify "
+                                   f"{without}, or omit --{name}")
 
 
 def names(text: str | None) -> list[str]:

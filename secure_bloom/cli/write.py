@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from secure_bloom.cli.shared import (
+    check_not_given,
     echo,
     json_option,
     kms_options,
@@ -73,11 +74,12 @@ def _column_keys(options: tuple[str, ...]) -> dict[str, list[str]]:
 @click.option("--overwrite", is_flag=True, help="Replace an existing OUT once everything is "
                                                 "written.")
 @json_option
-def write(source: str, target: str, kms: KmsClient | None, require_encryption: RequireEncryption,
-          policy: str | None, footer_key: str | None, column_keys: tuple[str, ...],
-          plaintext_footer: bool, bloom: str | None, fpp: float, row_group_size: int | None,
-          compression: str, delimiter: str, text: str | None, plaintext: bool, overwrite: bool,
-          as_json: bool) -> None:
+@click.pass_context
+def write(ctx: click.Context, source: str, target: str, kms: KmsClient | None,
+          require_encryption: RequireEncryption, policy: str | None, footer_key: str | None,
+          column_keys: tuple[str, ...], plaintext_footer: bool, bloom: str | None, fpp: float,
+          row_group_size: int | None, compression: str, delimiter: str, text: str | None,
+          plaintext: bool, overwrite: bool, as_json: bool) -> None:
     """Write a Parquet file with Bloom filters from a Parquet or CSV file.
 
     Filters of columns with a key are encrypted, all others are not. With --footer-key alone, the
@@ -88,6 +90,8 @@ def write(source: str, target: str, kms: KmsClient | None, require_encryption: R
     becomes numbers, dates or times only if all its values can be written back as the same
     characters; otherwise it is text.
     """
+    if not names(bloom):
+        check_not_given(ctx, ["fpp"], "--bloom")
     from secure_bloom import BloomFilterOptions, ParquetFile
     from secure_bloom.cli import convert, report
     is_from_policy = policy is not None and footer_key is None and not column_keys \

@@ -40,10 +40,11 @@ from secure_bloom.errors import (
     SecureBloomError,
     UnsupportedError,
     error_location,
+    unknown_column,
 )
 from secure_bloom.keys.denials import keys_for_files
 from secure_bloom.keys.retrieval import Keys
-from secure_bloom.parquet.schema import check_names, unknown_column
+from secure_bloom.parquet.schema import check_names
 from secure_bloom.pruning.predicates import Predicate
 from secure_bloom.pruning.value_list import ValueList
 from secure_bloom.sbbf.probes import is_scalar

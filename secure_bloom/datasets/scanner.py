@@ -22,7 +22,8 @@ from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns, find_masked
 from secure_bloom.datasets.report import ScanReport, describe
 from secure_bloom.datasets.scan import NewReader, Rows, Scan, pool_for
 from secure_bloom.display import Summarized, count
-from secure_bloom.parquet.schema import check_names, unknown_column
+from secure_bloom.errors import unknown_column
+from secure_bloom.parquet.schema import check_names
 from secure_bloom.pruning.expressions import RowGroupFilter, columns_of
 from secure_bloom.pruning.predicates import Filters, condition_of
 from secure_bloom.storage.versions import until_unchanged

@@ -36,7 +36,9 @@ _MAX_PAUSE = 0.2  # seconds
 MAX_SHARE = 0.01  #: of all rows that may go, by default
 
 _STATEMENTS = {
-    "Delta Lake": "DELETE FROM delta.`{folder}` WHERE {column} IN (...), then VACUUM",
+    # Delta's log would keep the values in the condition of a DELETE.
+    "Delta Lake": "MERGE INTO delta.`{folder}` t USING erased e ON t.{column} = e.{column} WHEN "
+                  "MATCHED THEN DELETE, then REORG TABLE ... APPLY (PURGE) and VACUUM",
     "Iceberg": "DELETE FROM its table WHERE {column} IN (...), then CALL "
                "system.rewrite_data_files(table => ..., options => map('delete-file-threshold', "
                "'1')) and system.expire_snapshots",

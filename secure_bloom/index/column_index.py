@@ -16,7 +16,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError, FormatError, error_location
 from secure_bloom.index.column_keys import check_is_unencrypted
-from secure_bloom.index.file_table import FileEntry, FileTable, Stamp
+from secure_bloom.index.file_table import FileTable, Stamp
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest
 from secure_bloom.index.sealing import IndexKey
@@ -140,10 +140,6 @@ class ColumnIndex:
     def files(self, place: Place) -> FileTable:
         """Return the file table in which a place is."""
         return self.segments[place.segment].files
-
-    def entry(self, place: Place) -> FileEntry:
-        """Return what the index has recorded of a file."""
-        return self.files(place).entry(place.file)
 
     def find(self, values: Any) -> list[Hits]:
         """Look values up; return where they may be, for each segment."""

@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from contextlib import suppress
 
-from secure_bloom.errors import NO_KEY, FileError, UnsupportedError
+from secure_bloom.errors import NO_KEY, FileError, KeyNotFoundError, UnsupportedError
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.parquet.column_chunk import ColumnChunk
@@ -25,6 +25,8 @@ def master_keys(file: ParquetFile, column: LeafColumn) -> set[str | None]:
 
     Raises
     ------
+    KeyNotFoundError
+        If the file was opened without keys.
     UnsupportedError
         If the file was encrypted with explicit keys, which have no master key.
     """
@@ -38,9 +40,12 @@ def _master_key(file: ParquetFile, chunk: ColumnChunk) -> str | None:
         return UNENCRYPTED
     metadata = chunk.key_metadata if encryption == "column key" else footer.footer_key_metadata
     found = footer.crypto.master_key(metadata)
+    if found is None and metadata is not None:
+        raise KeyNotFoundError("the column is encrypted; pass keys (--keyring)", file=file.name,
+                               **chunk.place)
     if found is None:
         raise UnsupportedError("the file was encrypted with explicit keys; an index needs a KMS, "
-                               "whose master key protects it", **chunk.place)
+                               "whose master key protects it", file=file.name, **chunk.place)
     return found
 
 

@@ -174,7 +174,7 @@ def _full_tiers(index: ColumnIndex) -> list[list[Segment]]:
 
 
 def _fitting(segments: list[Segment]) -> Iterator[list[Segment]]:
-    """Yield segments in groups of which each fits into one segment."""
+    """Yield segments, at least one, in groups of which each fits into one segment."""
     together: list[Segment] = []
     pairs = row_groups = 0
     for segment in segments:
@@ -185,8 +185,7 @@ def _fitting(segments: list[Segment]) -> Iterator[list[Segment]]:
             together = []
             pairs, row_groups = segment.pairs, segment.files.num_row_groups
         together.append(segment)
-    if together:
-        yield together
+    yield together
 
 
 def _by_type(segments: Sequence[Segment]) -> list[list[Segment]]:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.display import Summarized, listed, names
+from secure_bloom.display import Summarized, choices, listed, names
 from secure_bloom.errors import ColumnError, KeyNotFoundError
 from secure_bloom.index import compaction
 from secure_bloom.index.building import BUDGET
@@ -146,6 +146,8 @@ class Index(Summarized):
         ------
         ColumnError
             If the column has no index.
+        FileNotFoundError
+            If its index was deleted.
         KeyRetrievalError
             If the master key of the column is missing, denied or wrong.
         AuthenticationError, FormatError
@@ -164,7 +166,8 @@ class Index(Summarized):
         """Open the newest version of the index of a column; the errors are those of lookup."""
         found = open_column(self._table.filesystem, self._table.path, column, self._kms)
         if found is None:
-            raise self._without_index(column)
+            self.chosen(column)
+            raise FileNotFoundError(f"there is no index of column {column!r} any more")
         return found
 
     def update(self, columns: str | Iterable[str] | None = None, *, budget: int = BUDGET,
@@ -321,16 +324,14 @@ class Index(Summarized):
         chosen = self.columns if columns is None else _distinct(columns)
         for column in chosen:
             if column not in self.columns:
-                raise self._without_index(column)
+                raise ColumnError("the column has no index"
+                                  + choices(column, self.columns, "indexed columns"),
+                                  column=column)
         return chosen
 
     def _folders(self, columns: str | Iterable[str] | None = None) -> Sequence[IndexFolder]:
         return [IndexFolder(self._table.filesystem, self._table.path, column)
                 for column in self.chosen(columns)]
-
-    def _without_index(self, column: str) -> ColumnError:
-        return ColumnError(f"the column has no index; indexed columns: {listed(self.columns)}",
-                           column=column)
 
     def _headline(self) -> str:
         return f"{self._table.path}: {names(self.columns)}"

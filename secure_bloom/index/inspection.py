@@ -12,7 +12,13 @@ from urllib.parse import unquote
 import pyarrow.fs as pa_fs
 
 from secure_bloom.display import Summarized, count, shown
-from secure_bloom.errors import KMS_FAULTS, NO_KEY, FormatError, SecureBloomError
+from secure_bloom.errors import (
+    KMS_FAULTS,
+    NO_KEY,
+    ChangedMeanwhileError,
+    FormatError,
+    SecureBloomError,
+)
 from secure_bloom.index.column_index import ColumnIndex, with_newest
 from secure_bloom.index.file_table import Stamp
 from secure_bloom.index.folder import INDEX, MANIFEST, IndexFolder, folder_name
@@ -138,9 +144,7 @@ def inspect_index(folder: IndexFolder, kms: CachedKms | None,
         if stored.is_encrypted and kms is None:
             info.hidden = "no key"
             return info
-        index = with_newest(lambda: _open(folder, kms))
-        if index is not None:
-            _add_content(info, index, listing)
+        _add_content(info, with_newest(lambda: _open(folder, kms)), listing)
     except NO_KEY as error:
         info.hidden = error.message
     except KMS_FAULTS:
@@ -153,10 +157,13 @@ def inspect_index(folder: IndexFolder, kms: CachedKms | None,
     return info
 
 
-def _open(folder: IndexFolder, kms: CachedKms | None) -> ColumnIndex | None:
+def _open(folder: IndexFolder, kms: CachedKms | None) -> ColumnIndex:
     # Not one that this process has open: the files may have been changed since then.
     manifest = folder.open_newest(kms)
-    return None if manifest is None else ColumnIndex(folder, manifest)
+    if manifest is None:
+        raise ChangedMeanwhileError("the index was deleted meanwhile", file=folder.path,
+                                    column=folder.column)
+    return ColumnIndex(folder, manifest)
 
 
 def _add_manifest(info: IndexInfo, stored: StoredManifest) -> None:

@@ -209,6 +209,8 @@ class ColumnVerification:
             self._result.compared += 1
         except NO_FAULT_OF_A_FILE:
             raise
+        except FileNotFoundError:
+            return  # it was removed after it was listed
         except (SecureBloomError, OSError) as error:
             self._report("data", f"the file was not compared: {_message(error)}", path)
 
@@ -233,8 +235,7 @@ class ColumnVerification:
     def _identify(self, path: str, stamp: Stamp | None, entries: list[FileEntry]) -> None:
         """Compare a file with the versions of it that the index knows, the oldest first."""
         if stamp is None:
-            self._report("removed", "the index covers this file, but it does not exist any more; "
-                         "if it was deleted on purpose, compact the index", path)
+            self._report_removed(path)
             return
         if not entries:
             self._report("added", "the index has never covered this file; if it was added on "
@@ -247,6 +248,9 @@ class ColumnVerification:
                 footer, content = footer_digest(file), content_id(file, stamp)
         except NO_FAULT_OF_A_FILE:
             raise
+        except FileNotFoundError:
+            self._report_removed(path)
+            return
         except (SecureBloomError, OSError) as error:
             self._report("data", f"the file was not identified: {_message(error)}", path)
             return
@@ -267,6 +271,10 @@ class ColumnVerification:
 
     def _opened(self, path: str) -> ParquetFile:
         return ParquetFile(Source(self._table.full_path(path), self._table.filesystem), self._kms)
+
+    def _report_removed(self, path: str) -> None:
+        self._report("removed", "the index covers this file, but it does not exist any more; "
+                     "if it was deleted on purpose, compact the index", path)
 
     def _report(self, kind: str, message: str, file: str, row_group: int | None = None) -> None:
         self._result.findings.append(

@@ -97,12 +97,13 @@ def _rotate(folder: IndexFolder, rewrapping: Rewrapping) -> bool:
     if had_old:
         publish_manifest(folder, rewrapping.kms, lambda manifest: _rewrapped(manifest, rewrapping))
     newest = folder.newest()
-    if newest is not None and newest.material is not None:
-        if newest.material.master_key_id == rewrapping.new:  # else it has another one
-            folder.delete_before(newest.version)  # also what an interrupted rotation has left
-        elif had_old:
-            raise SecureBloomError("another program updated this index at the same moment; rotate "
-                                   "again", column=folder.column)
+    if newest is None or newest.material is None:
+        return False  # it was deleted meanwhile
+    if newest.material.master_key_id == rewrapping.new:  # else it has another one
+        folder.delete_before(newest.version)  # also what an interrupted rotation has left
+    elif had_old:
+        raise SecureBloomError("another program updated this index at the same moment; rotate "
+                               "again", column=folder.column)
     return had_old
 
 

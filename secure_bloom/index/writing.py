@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -151,10 +152,10 @@ class TaskIndexes:
     def add(self, staged: StagedFile) -> None:
         """Add a file that is complete."""
         path = posixpath.join(self._job.work, staged.path)
-        written = self._written.pop(path, None)
         try:
             stamp = Stamp.of(self._job.filesystem.get_file_info(path))
-            with ParquetFile(Source(path, self._job.filesystem), self._reading_keys) as file:
+            with closing(self._written.pop(path)) as written, \
+                    ParquetFile(Source(path, self._job.filesystem), self._reading_keys) as file:
                 self._result.stamps[staged.path] = Restamp(*stamp, content_id(file, stamp),
                                                            footer_digest(file))
                 for column in list(self._makers):
@@ -162,9 +163,6 @@ class TaskIndexes:
         except Exception as error:
             for column in list(self._makers):
                 self._give_up(column, error)
-        finally:
-            if written is not None:
-                written.close()
 
     def finish(self) -> TaskSegments:
         """Write the segments, and return what is to be published."""
@@ -188,7 +186,7 @@ class TaskIndexes:
             written.close()
 
     def _add(self, column: str, file: ParquetFile, path: str, stamp: Stamp,
-             written: WrittenHashes | None) -> None:
+             written: WrittenHashes) -> None:
         try:
             outcome = self._makers[column].add(file, path, stamp, written)
         except Exception as error:

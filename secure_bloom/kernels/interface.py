@@ -33,8 +33,7 @@ FUNCTIONS = {
 #: All modules that compiled kernels consist of, and the table above.
 SOURCES = ("kernels/blocks", "kernels/compiling", "kernels/hashing", "kernels/interface",
            "kernels/scalar", "kernels/simd", "kernels/sorting", "kernels/xxh64",
-           "parquet/footer_kernels",
-           "parquet/thrift/protocol")
+           "parquet/footer_kernels", "parquet/thrift/protocol")
 
 
 def sources_digest() -> str:

@@ -16,10 +16,10 @@ from secure_bloom.kernels.simd import stack_array
 
 _UINT64 = np.uint64
 _CACHED = np.uint64(1 << 16)  #: numbers of a part that fits the cache
-_MOST_PARTS = 12  #: bits by which numbers are divided into parts
+_PART_BITS = np.uint64(12)  #: by which numbers are divided into parts, at most
 _BITS = np.uint64(8)  #: by which the numbers of a part are distributed twice
 _MOVES = np.uint64(8)  #: for each number, on average
-_stack_of_parts = stack_array(types.uint64, 1 << _MOST_PARTS)
+_stack_of_parts = stack_array(types.uint64, 1 << int(_PART_BITS))
 _stack = stack_array(types.uint64, 1 << 8)
 
 
@@ -66,7 +66,7 @@ def sort(values, spare, first_bit):
     """
     count, parts, places = _UINT64(values.size), _stack_of_parts(), _stack()
     bits, top = _UINT64(0), _UINT64(64) - _UINT64(first_bit)
-    while (count >> bits) > _CACHED and bits < _UINT64(_MOST_PARTS):
+    while (count >> bits) > _CACHED and bits < _PART_BITS:
         bits += _UINT64(1)
     if bits == _UINT64(0):
         _distribute(values, _UINT64(0), count, spare, top - _BITS - _BITS, _BITS, places)

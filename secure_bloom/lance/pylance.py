@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from secure_bloom.display import listed
-from secure_bloom.errors import ColumnError, FormatError, MissingExtraError, error_location
+from secure_bloom.errors import FormatError, MissingExtraError, error_location, unknown_column
 from secure_bloom.lance.pages import TABLE_ENTRY, check_pages
 from secure_bloom.storage.local_files import (
     keep_permissions,
@@ -199,8 +198,7 @@ def field_type(schema: pa.Schema, column: str) -> pa.DataType:
     parts = (column,) if column in schema.names else tuple(column.split("."))
     found = _type_at(schema, parts)
     if found is None:
-        raise ColumnError(f"there is no such column; existing columns: {listed(schema.names)}",
-                          column=column)
+        raise unknown_column(column, schema.names)
     return found
 
 

@@ -22,6 +22,8 @@ from secure_bloom.storage.visibility import relative_path
 
 #: how Spark writes all files of a table again, by its kind
 _REWRITES = {
+    "Delta Lake": "INSERT OVERWRITE <table> SELECT * FROM <table>, with the settings of "
+                  "secure_bloom.spark.native, then VACUUM",
     "Iceberg": "set the table properties write.parquet.bloom-filter-enabled.column.<name>, then "
                "CALL system.rewrite_data_files(table => ..., options => map('rewrite-all', "
                "'true')) and system.expire_snapshots; in a table with encryption.key-id, the "

@@ -8,15 +8,15 @@ and row groups.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
-from secure_bloom.display import MAX_NAME, Summarized, shown
-from secure_bloom.errors import ColumnError, FormatError, UnknownColumnError
+from secure_bloom.display import Summarized, listed, shown
+from secure_bloom.errors import ColumnError, FormatError, unknown_column
 from secure_bloom.parquet.thrift import Layout, Struct
 from secure_bloom.sbbf.column_type import PHYSICAL_TYPES, ColumnType
 
@@ -33,7 +33,6 @@ _MAX_SCHEMA_DEPTH = 200
 _ROOM = 64 * 1024 * 1024  # bytes that columns may take, plus _TIMES the schema's size
 _TIMES = 4
 _LEAF_SIZE = 170  # bytes of a LeafColumn without its path
-_LISTED, _COMPARED = 20, 200  # columns that an error about a name lists, and compares
 _REPEATED = 2  # FieldRepetitionType
 
 
@@ -211,43 +210,15 @@ def find_column(leaves: list[LeafColumn], path: str) -> LeafColumn:
         raise ColumnError(f"{len(found)} columns have this path", column=path)
     if named:
         below = [column.path for column in named]
-        raise ColumnError(f"this is a group, not a leaf column; its leaf columns: {_listed(below)}",
+        raise ColumnError(f"this is a group, not a leaf column; its leaf columns: {listed(below)}",
                           column=path)
-    raise unknown_column(path, [column.path for column in leaves[:_COMPARED]])
-
-
-def unknown_column(path: str, known: Sequence[str]) -> UnknownColumnError:
-    """Return the error for a column that does not exist, with what may be meant."""
-    similar = similar_name(path, known)
-    advice = f" (did you mean {similar!r}?)" if similar is not None else ""
-    error = UnknownColumnError(f"there is no such column{advice}; existing columns: "
-                               f"{_listed(known)}", column=path)
-    error.similar = similar
-    return error
+    raise unknown_column(path, [column.path for column in leaves])
 
 
 def check_names(columns: object) -> None:
     """Raise TypeError if names of columns are one string, which would be a list of letters."""
     if isinstance(columns, str):
         raise TypeError(f"columns must be a list of names: write [{columns!r}]")
-
-
-def similar_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that may be meant; None if none is similar."""
-    short = tuple(one for one in known if len(one) <= MAX_NAME) if len(name) <= MAX_NAME else ()
-    return _similar(name, short)
-
-
-@lru_cache(maxsize=16)  # files of one folder have the same columns
-def _similar(name: str, known: tuple[str, ...]) -> str | None:
-    import difflib
-    lower = {one.lower(): one for one in reversed(known)}
-    found = difflib.get_close_matches(name.lower(), lower, 1, 0.6)
-    return lower[found[0]] if found else None
-
-
-def _listed(paths: Sequence[str]) -> str:
-    return ", ".join(map(shown, paths[:_LISTED])) + (", ..." if len(paths) > _LISTED else "")
 
 
 def column_type(element: Struct) -> ColumnType:

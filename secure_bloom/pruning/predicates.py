@@ -38,8 +38,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from secure_bloom.errors import ColumnError, error_location
-from secure_bloom.parquet.schema import unknown_column
+from secure_bloom.errors import ColumnError, error_location, unknown_column
 from secure_bloom.pruning.operands import operand, positions_of
 from secure_bloom.pruning.value_list import ValueList, as_value_list, without_nulls
 from secure_bloom.sbbf.arrow_types import plain_type

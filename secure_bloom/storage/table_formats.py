@@ -20,13 +20,17 @@ from secure_bloom.storage.visibility import is_hidden, table_of
 _LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi",
          "_spark_metadata": "Spark Structured Streaming"}
 _HUDI_PARTITION = ".hoodie_partition_metadata"  # a file in each partition of a Hudi table
-_ICEBERG = "metadata"  # a common name: in an Iceberg table it has files such as v1.metadata.json
+#: a common name: in an Iceberg table it has files such as v1.metadata.json
+ICEBERG_METADATA = "metadata"
 _ICEBERG_FILE = re.compile(r"v?[0-9]+(-[^/]*)?(\.gz)?\.metadata\.json(\.gz)?")
+_METADATA_FILE = ".metadata.json"
 ICEBERG_DATA = "data"  #: its sibling folder
+
+_DELETION_VECTOR = re.compile(r"(.*/)?deletion_vector_[0-9a-f-]{36}\.bin")
 
 _MARKED = re.compile(
     rf"(?:^|/)(?:(?P<log>{'|'.join(map(re.escape, _LOGS))})(?:/|$)"
-    rf"|(?P<iceberg>{_ICEBERG}/{_ICEBERG_FILE.pattern}$)|{re.escape(_HUDI_PARTITION)})")
+    rf"|(?P<iceberg>{ICEBERG_METADATA}/{_ICEBERG_FILE.pattern}$)|{re.escape(_HUDI_PARTITION)})")
 
 _READERS = {
     "Delta Lake": 'deltalake.DeltaTable, or format("delta") in Spark',
@@ -44,6 +48,11 @@ class Table(NamedTuple):
 
     def __str__(self) -> str:
         return f"{'an' if self.kind[0] in 'AEIOU' else 'a'} {self.kind} table"
+
+
+def is_deletion_vector(path: str) -> bool:
+    """Whether a file beside the data files of a Delta Lake table has row numbers, but no rows."""
+    return _DELETION_VECTOR.fullmatch(path) is not None
 
 
 def check_readable(filesystem: pa_fs.FileSystem, folder: str, files: Iterable[str],
@@ -100,6 +109,13 @@ def table_below(folder: str, paths: Iterable[str]) -> Table | None:
     return None
 
 
+def iceberg_tables_below(paths: Iterable[str]) -> list[str]:
+    """Return the folders of the Iceberg tables among the paths in a folder, relative to it."""
+    found = (_MARKED.search(path) for path in paths if _METADATA_FILE in path)
+    roots = {match.string[:match.start()] for match in found if match and match["iceberg"]}
+    return sorted(root for root in roots if not (root and is_hidden(root)))
+
+
 def _kind(match: re.Match[str]) -> str:
     if match["log"]:
         return _LOGS[match["log"]]
@@ -151,7 +167,7 @@ def _probably_above(folder: str) -> Iterator[str]:
 
 def _kind_at(filesystem: pa_fs.FileSystem, folder: str) -> str | None:
     places = {posixpath.join(folder, name): kind for name, kind in _LOGS.items()}
-    iceberg = posixpath.join(folder, _ICEBERG)
+    iceberg = posixpath.join(folder, ICEBERG_METADATA)
     *logs, metadata = filesystem.get_file_info([*places, iceberg])
     for info in logs:
         if info.type != pa_fs.FileType.NotFound:

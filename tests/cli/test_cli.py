@@ -148,6 +148,26 @@ def test_inspect_shows_what_a_missing_key_hides(tmp_path, csv, keyring):
     assert "unknown: no key" in result.stdout
 
 
+def test_options_of_filters_need_a_column(tmp_path, csv):
+    result = run("write", csv, tmp_path / "x.parquet", "--plaintext", "--fpp", "0.1")
+    assert result.exit_code == 2 and "specify --bloom, or omit --fpp" in result.stderr
+    policy = tmp_path / "policy.toml"
+    policy.write_text("")
+    for option, value in ("fpp", "0.1"), ("ndv", "100"):
+        result = run("attach", tmp_path, "--policy", policy, f"--{option}", value)
+        assert result.exit_code == 2
+        assert f"specify --bloom, or omit --{option}" in result.stderr
+
+
+def test_a_file_whose_column_cannot_be_checked_is_not_sealed(tmp_path, keyring, encrypted):
+    """As whatever prevents a change: the files of a folder may have different reasons."""
+    Keyring(keyring).subset(tmp_path / "other.json", ["footer"], passphrase=None)
+    result = run("seal", encrypted, "--keyring", tmp_path / "other.json", "--json")
+    assert result.exit_code == 3
+    shown = json.loads(result.stdout)
+    assert not shown["ok"] and "without their keys: ssn" in shown["failed"][str(encrypted)]
+
+
 @pytest.mark.parametrize(("arguments", "code"), [
     (["inspect", "missing.parquet"], 3),
     (["inspect", "people.csv"], 3),
@@ -161,6 +181,8 @@ def test_inspect_shows_what_a_missing_key_hides(tmp_path, csv, keyring):
     (["write", "people.csv", "x.parquet", "--keyring", "keys.json", "--footer-key", "nope"], 4),
     (["write", "people.csv", "x.parquet", "--plaintext", "--bloom", "nope"], 2),
     (["write", "people.csv", "x.parquet", "--plaintext", "--bloom", "id", "--fpp", "1.5"], 2),
+    (["write", "people.csv", "x.parquet", "--plaintext", "--fpp", "0.01"], 2),
+    (["write", "people.csv", "x.parquet", "--plaintext", "--fpp", "2", "--bloom", ","], 2),
     (["write", "people.csv", "x.parquet", "--plaintext", "--text", "nope"], 2),
     (["write", "people.csv", "x.parquet", "--plaintext", "--keyring", "keys.json",
       "--footer-key", "footer"], 2),

@@ -191,6 +191,8 @@ def test_text_stays_text_though_it_looks_like_numbers(tmp_path):
     assert read(path, text_columns=["a"]).to_pylist() == [{"a": "1", "b": 2}]
     with pytest.raises(ColumnError, match="no such column") as caught:
         read(path, text_columns=["A"])
+    assert "column A: there is no such column (did you mean 'a'?)" in str(caught.value)
+    assert caught.value.file == str(path)
     assert caught.value.column == "A"
 
 

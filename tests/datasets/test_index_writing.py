@@ -1,5 +1,6 @@
 """``write_dataset`` keeps indexes current: files are covered as soon as they are visible."""
 
+import json
 import logging
 import os
 
@@ -10,7 +11,7 @@ import secure_bloom
 from secure_bloom.errors import ColumnError
 from secure_bloom.index import Index, build, column_segments, written_hashes
 from secure_bloom.index import writing as indexing
-from secure_bloom.keys import KeyEncryptionKeys
+from secure_bloom.keys import InMemoryKms, KeyEncryptionKeys
 from tests.datasets.people import ENCRYPTION, KMS, rows_of
 from tests.storage.s3 import BUCKET
 
@@ -171,6 +172,49 @@ def test_a_write_that_fails_publishes_nothing(tmp_path):
                                    keys=KMS, max_rows_per_file=10)
     assert Index.open(tmp_path / "t", KMS).column("ssn").segments == []
     assert not list((tmp_path / "t" / "_index").rglob("*.seg"))
+
+
+def test_values_of_a_file_that_was_not_finished_are_discarded(tmp_path, monkeypatch):
+    """They may have been spilled to a temporary file."""
+    opened, closed = [], []
+
+    class Written(written_hashes.WrittenHashes):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            opened.append(self)
+
+        def close(self):
+            closed.append(self)
+            super().close()
+
+    def batches():
+        yield rows_of(0).to_batches()[0]
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(indexing, "WrittenHashes", Written)
+    with pytest.raises(ZeroDivisionError):
+        secure_bloom.write_dataset(batches(), tmp_path / "t", index="ssn", encryption=ENCRYPTION,
+                                   keys=KMS, row_group_size=10)
+    assert len(opened) == 1 and set(opened) == set(closed)
+
+
+def test_an_index_that_cannot_be_opened_does_not_stop_a_write(tmp_path, caplog):
+    write(tmp_path / "t")
+    for path in (tmp_path / "t" / "_index").rglob("*.manifest"):
+        stored = json.loads(path.read_bytes())
+        path.write_text(json.dumps(stored | {"format": "of another program"}))
+    write(tmp_path / "t", 1)
+    assert "searched without it" in caplog.text and caplog.text.count("'ssn'") == 1
+    assert secure_bloom.read_table(tmp_path / "t", KMS, index="off").num_rows == 400
+
+
+def test_files_under_another_master_key_than_the_index_are_uncovered(tmp_path, caplog):
+    keys = InMemoryKms({"footer": b"f" * 16, "pii": b"p" * 16, "other": b"o" * 16})
+    write(tmp_path / "t")
+    write(tmp_path / "t", 1, keys=keys,
+          encryption=secure_bloom.EncryptionConfiguration("footer", {"other": ["ssn"]}))
+    assert "under another master key, 'other'" in caplog.text
+    assert known(tmp_path / "t", keys=keys) == (1, 1)
 
 
 def test_many_small_writes_leave_few_segments(tmp_path):

@@ -60,7 +60,7 @@ def test_a_dry_run_changes_nothing(folder):
 
 
 @pytest.mark.parametrize(("mark", "statement"), [
-    ("_delta_log/00000000000000000000.json", "DELETE FROM delta.`"),
+    ("_delta_log/00000000000000000000.json", "MERGE INTO delta.`"),
     ("metadata/v1.metadata.json", "rewrite_data_files"),
     (".hoodie/hoodie.properties", "run_clean"),
     ("_spark_metadata/0", "stop the query")])

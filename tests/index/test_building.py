@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from secure_bloom.errors import ColumnError
 from secure_bloom.index import Index, build, pair_store, segment, segment_writer
 from secure_bloom.index.building import SegmentBuilder
 from secure_bloom.index.geometry import CACHED_PAIRS, sorted_pairs
@@ -299,3 +300,31 @@ def test_an_update_with_a_full_disk_for_temporary_files_covers_no_file(tmp_path,
         update_indexes(index._table, ["ssn"], CachedKms(KMS), budget=24 * 1500)
     covered = Index.open(tmp_path / "t", KMS).column("ssn").coverage(index._table.listing())
     assert not covered.places
+
+
+# --- what cannot be built ------------------------------------------------------------------------
+
+def test_a_folder_without_files_has_no_index(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no Parquet files"):
+        build(tmp_path, "ssn", KMS)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_index_of_a_column_without_encryption_must_be_intended(tmp_path):
+    write(tmp_path / "a.parquet", ["v1"], encryption=None)
+    with pytest.raises(ColumnError, match="anyone can learn which values exist"):
+        build(tmp_path, "ssn", KMS)
+    assert not (tmp_path / "_index").exists()
+    assert build(tmp_path, "ssn", encryption=None).to_dict()["indexed"] == 1
+
+
+def test_a_segment_is_written_while_it_is_made(tmp_path, monkeypatch):
+    """Memory does not hold a whole segment."""
+    written = []
+    monkeypatch.setattr(segment_writer, "_BUFFER", 1000)
+    original = segment_writer._Writer.flush
+    monkeypatch.setattr(segment_writer._Writer, "flush", lambda self: written.append(
+        self._waiting_size) or original(self))
+    write(tmp_path / "a.parquet", [f"{number}" for number in range(20_000)])
+    build(tmp_path, "ssn", KMS)
+    assert len(written) > 2 and Index.open(tmp_path, KMS).verify().ok

@@ -1,20 +1,23 @@
 """Several columns of a table have an index each; operations can be limited to some of them."""
 
+import shutil
+
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import secure_bloom
 from secure_bloom.errors import ColumnError
-from secure_bloom.index import Index, build, column_index
+from secure_bloom.index import Index, build, column_index, column_segments
 from tests.index.helpers import KMS, age, folder_of, segments_of
 
 ENCRYPTION = secure_bloom.EncryptionConfiguration("footer", {"pii": ["ssn", "phone"]})
 
 
-def write(path, value):
+def write(path, value, **options):
     path.parent.mkdir(exist_ok=True)
     secure_bloom.write_table(pa.table({"ssn": [f"ssn-{value}"], "phone": [f"phone-{value}"]}),
-                             path, encryption=ENCRYPTION, keys=KMS)
+                             path, encryption=ENCRYPTION, keys=KMS, **options)
     age(path.parent)
 
 
@@ -63,6 +66,8 @@ def test_a_chosen_column_without_an_index_is_a_mistake(table, operation):
     versions = folder_of(table).versions()
     with pytest.raises(ColumnError, match="indexed columns: phone, ssn"):
         getattr(index, operation)(columns=["ssn", "city"])
+    with pytest.raises(ColumnError, match=r"no index \(did you mean 'ssn'\?\); indexed"):
+        getattr(index, operation)(columns=["snn"])
     with pytest.raises(ValueError, match="at least one column"):
         getattr(index, operation)(columns=[])
     assert folder_of(table).versions() == versions and segments(table) == {"phone": 1, "ssn": 1}
@@ -109,3 +114,28 @@ def test_open_indexes_are_closed_when_they_were_not_used_for_long(table, monkeyp
     assert index.column("phone") is not known["phone"]
     now[0] += column_index.LIFETIME + 1
     assert index.column("ssn") is not known["ssn"]
+
+
+def test_an_index_of_another_column_tells_of_files_that_the_first_does_not_cover(tmp_path):
+    table = tmp_path / "t"
+    write(table / "a.parquet", 0, write_statistics=False)
+    build(table, ["ssn", "phone"], KMS)
+    write(tmp_path / "other" / "b.parquet", 1, write_statistics=False)
+    shutil.copy2(tmp_path / "other" / "b.parquet", table)
+    Index.open(table, KMS).update("phone")
+    data = secure_bloom.dataset(table, KMS, index="require")
+    both = (pc.field("ssn") == "ssn-1") & (pc.field("phone") == "phone-0")
+    assert data.count_rows(both) == 0 and data.report.files.index == 2
+    assert data.count_rows(pc.field("ssn") == "ssn-1") == 1 and data.report.files.index == 1
+
+
+def test_a_segment_is_not_written_if_its_only_file_could_not_be_read(table, monkeypatch):
+    def hashes(file, column):
+        raise OSError("the disk fails")
+        yield
+
+    monkeypatch.setattr(column_segments, "column_hashes", hashes)
+    result = Index.open(table, KMS).update()
+    assert (result.indexed, set(result.failed)) == (0, {"b.parquet"})
+    assert segments(table) == {"phone": 1, "ssn": 1}
+    assert len(segments_of(table, "ssn")) == 1

@@ -1,6 +1,8 @@
 """Several programs use one index at once: nothing is missed, and no change is lost."""
 
+import itertools
 import multiprocessing
+import shutil
 import threading
 import uuid
 from dataclasses import replace
@@ -9,12 +11,14 @@ import fsspec
 import pyarrow.fs as pa_fs
 import pytest
 
-from secure_bloom.errors import SecureBloomError
-from secure_bloom.index import Index, build, folder
+from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError
+from secure_bloom.index import Index, build, column_segments, folder
+from secure_bloom.index.compaction import compact, merge_here, merge_some
 from secure_bloom.index.exclusive_files import create_exclusively
 from secure_bloom.index.publishing import publish
+from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import CachedKms
-from tests.index.helpers import KMS, age, folder_of, manifests_of, segments_of, write
+from tests.index.helpers import KMS, LOCAL, age, folder_of, manifests_of, segments_of, write
 from tests.storage.s3 import BUCKET
 from tests.storage.stores import coarse_store
 
@@ -187,6 +191,65 @@ def test_an_update_does_not_disturb_the_clock_of_another_one(table, monkeypatch)
     monkeypatch.setattr(folder, "write_file", write_file)
     assert stored.now_ns() is not None
     assert not [info for info in stored.infos() if "clock" in info.base_name]
+
+
+def test_a_merge_that_another_one_overtakes_is_not_published(table):
+    """One of its two segments is gone: without the other one, files would not be covered."""
+    write(table / "6.parquet", ["v6"])
+    Index.open(table, KMS).update()
+    where, stored, kms = Table(LOCAL, str(table)), folder_of(table), CachedKms(KMS)
+    overtaken = []
+
+    def merge(index, segments, keep, budget):
+        overtaken.append(merge_some(where, stored, kms, lambda other: [other.segments[:1]]))
+        return merge_here(index, segments, keep, budget)
+
+    compact(where, stored, kms, merge=merge)
+    assert overtaken == [1] and len(segments_of(table)) == 4
+    assert check(table, 7) == []
+    index = Index.open(table, KMS)
+    assert len(index.column("ssn").segments) == 2 and index.verify().ok
+    index.vacuum(0)
+    assert len(segments_of(table)) == 2
+
+
+def test_an_index_that_is_built_again_meanwhile_has_another_key(table, monkeypatch):
+    """Fingerprints under the old key would find nothing in the new index."""
+    write(table / "6.parquet", ["v6"])
+    original, calls = column_segments.column_hashes, []
+
+    def hashes(file, column):
+        calls.append(file.name)
+        if len(calls) == 1:
+            shutil.rmtree(table / "_index")
+            build(table, "ssn", KMS)
+        return original(file, column)
+
+    index = Index.open(table, KMS)
+    monkeypatch.setattr(column_segments, "column_hashes", hashes)
+    with pytest.raises(ChangedMeanwhileError, match="deleted and built again"):
+        index.update()
+    assert len(calls) > 1 and check(table, 7) == []
+
+
+@pytest.mark.parametrize("operation", ["update", "compact", "vacuum", "lookup"])
+def test_an_index_that_is_deleted_meanwhile(table, operation):
+    index = Index.open(table, KMS)
+    shutil.rmtree(table / "_index")
+    if operation in ("update", "lookup"):
+        with pytest.raises(FileNotFoundError, match="no index of column 'ssn'"):
+            index.update() if operation == "update" else index.lookup("ssn", "v1")
+    else:
+        assert not getattr(index, operation)()
+    assert not [path for path in (table / "_index").rglob("*") if path.is_file()]
+
+
+def test_manifests_that_are_replaced_faster_than_they_can_be_read(table, monkeypatch):
+    """Each listing names a version that is gone when it is read: at last, there is no index."""
+    versions = itertools.count(1000)
+    monkeypatch.setattr(folder.IndexFolder, "versions", lambda self: [next(versions)])
+    assert folder_of(table).newest() is None
+    assert next(versions) < 1100
 
 
 # --- files that one of several writers may create ------------------------------------------------

@@ -22,7 +22,8 @@ from secure_bloom.errors import (
     SecureBloomError,
     UnsupportedError,
 )
-from secure_bloom.index import Index, build, column_index, folder, segment
+from secure_bloom.index import Index, build, column_index, column_keys, folder, segment
+from secure_bloom.index.file_table import Stamp
 from secure_bloom.index.folder import folder_name
 from secure_bloom.index.lookup import look_up
 from secure_bloom.index.manifest import Body
@@ -501,6 +502,87 @@ def test_an_index_without_encryption_is_not_used_for_files_that_encrypt_the_colu
     for path in table.glob("*.parquet"):
         path.unlink()
     assert Index.open(table, KMS).lookup("ssn", ["v1"]).num_files == 0
+
+
+def test_an_index_without_encryption_is_checked_with_any_file_that_can_be_opened(
+        tmp_path, monkeypatch):
+    """Also if none of the covered files that are tried first exists any more."""
+    monkeypatch.setattr(column_keys, "_TRIES", 0)
+    table = make(tmp_path / "t", None)
+    opened = files_opened_to_check_encryption(monkeypatch)
+    lookup(table)
+    assert len(opened) == 1
+    for path in table.glob("*.parquet"):
+        path.write_bytes(bytes(100))  # such files say nothing
+    lookup(table)
+    assert len(opened) == 1 + len(VALUES)
+    write(table / "b.parquet", ["v3"])
+    with pytest.raises(UnsupportedError, match="no encryption"):
+        lookup(table)
+
+
+def files_opened_to_check_encryption(monkeypatch):
+    opened, original = [], column_keys.ParquetFile
+
+    def open_file(source, kms):
+        opened.append(source.name)
+        return original(source, kms)
+
+    monkeypatch.setattr(column_keys, "ParquetFile", open_file)
+    return opened
+
+
+def test_an_index_does_not_lead_to_files_outside_of_its_table(tmp_path, monkeypatch):
+    """Its paths are what anyone has written who can write to the folder."""
+    outside = tmp_path / "outside.parquet"
+    write(outside, ["v1"], encryption=None)
+    table = make(tmp_path / "t", None)
+    listing, stamp = Table.listing, Stamp.of(LOCAL.get_file_info(str(outside)))
+    paths = ["../outside.parquet", str(outside)]
+    shutil.rmtree(table / "_index")
+    with monkeypatch.context() as context:
+        context.setattr(Table, "listing", lambda *arguments: listing(*arguments)
+                        | dict.fromkeys(paths, stamp))
+        assert build(table, "ssn", KMS, encryption=None).indexed == len(VALUES) + len(paths)
+    monkeypatch.setattr(column_keys, "_TRIES", 100)
+    for path in table.glob("*.parquet"):
+        path.unlink()
+    opened = files_opened_to_check_encryption(monkeypatch)
+    assert lookup(table).row_groups == [{}] * len(PROBES)
+    assert opened == []
+
+
+@pytest.mark.parametrize("keys, error", [(KMS, KeyRetrievalError), (None, UnsupportedError)])
+def test_files_under_explicit_keys_cannot_have_an_index(tmp_path, keys, error):
+    path = tmp_path / "0.parquet"
+    secure_bloom.write_table(
+        pa.table({"ssn": ["v1"]}), path,
+        encryption=secure_bloom.UniformKey(b"k" * 16, plaintext_footer=True))
+    with pytest.raises(error, match="explicit keys") as caught:
+        build(tmp_path, "ssn", keys)
+    assert caught.value.file == str(path)
+
+
+@pytest.mark.parametrize("encryption", ["column", None])
+def test_files_with_a_readable_footer_need_keys_all_the_same(tmp_path, encryption):
+    path = tmp_path / "0.parquet"
+    signed = secure_bloom.EncryptionConfiguration("footer", {"pii": ["ssn"]},
+                                                  plaintext_footer=True)
+    write(path, ["v1"], encryption=signed)
+    with pytest.raises(KeyNotFoundError, match="the column is encrypted; pass keys") as caught:
+        build(tmp_path, "ssn", encryption=encryption)
+    assert caught.value.file == str(path)
+    assert build(tmp_path, "ssn", KMS).indexed == 1
+
+
+def test_vacuum_keeps_everything_if_no_manifest_is_complete(tmp_path):
+    """It cannot tell which segments are needed."""
+    table = make(tmp_path)
+    for path in manifests_of(table):
+        path.write_bytes(path.read_bytes()[:-1])
+    before = segments_of(table), manifests_of(table)
+    assert Index.open(table, KMS).vacuum(0) == []
+    assert before == (segments_of(table), manifests_of(table))
 
 
 def test_names_of_columns_are_safe_names_of_folders():

@@ -5,16 +5,17 @@ import shutil
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import secure_bloom
-from secure_bloom.errors import KeyNotFoundError
+from secure_bloom.errors import KeyNotFoundError, KmsUnavailableError
 from secure_bloom.index import Index, build, column_segments, integrity
 from secure_bloom.index.publishing import publish
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.operations.rotation import rotate_master_keys
-from tests.index.helpers import KMS, age, folder_of, segments_of, write
+from tests.index.helpers import KEYS, KMS, age, folder_of, segments_of, write
 
 
 @pytest.fixture(params=["column", None])
@@ -219,3 +220,110 @@ def test_large_segments_are_read_in_batches(tmp_path, monkeypatch):
     build(tmp_path, "ssn", KMS)
     result = verify(tmp_path)
     assert result.ok and result.pages == 4 and result.pairs == result.values == 20_000
+
+
+# --- what changes meanwhile, or cannot be read ---------------------------------------------------
+
+def before_opening(monkeypatch, name, change):
+    """Change a file between the listing and each time that it is opened."""
+    original = integrity.Source
+
+    def opened(path, filesystem):
+        if path.endswith(name):
+            change(path)
+        return original(path, filesystem)
+
+    monkeypatch.setattr(integrity, "Source", opened)
+
+
+def test_a_file_that_changes_meanwhile_is_not_a_finding(table, monkeypatch):
+    def touch(path):
+        changed = os.stat(path).st_mtime_ns - 10**9
+        os.utime(path, ns=(changed, changed))
+
+    before_opening(monkeypatch, "2.parquet", touch)
+    result = verify(table, integrity=True)
+    assert result.ok and (result.compared, result.identified) == (3, 3)
+
+
+def test_a_file_that_is_removed_meanwhile(table, monkeypatch):
+    """It is no fault of the index; those who ask for the integrity of the table are told."""
+    before_opening(monkeypatch, "2.parquet", lambda path: os.path.exists(path) and os.unlink(path))
+    result = verify(table)
+    assert result.ok and result.compared == 3
+    shutil.copy(table / "1.parquet", table / "2.parquet")
+    Index.open(table, KMS).update()
+    assert kinds(verify(table, sample=0, integrity=True)) == [("removed", "2.parquet")]
+
+
+def test_an_index_that_is_deleted_meanwhile(table):
+    index = Index.open(table, KMS)
+    shutil.rmtree(table / "_index")
+    with pytest.raises(FileNotFoundError, match="no index of column 'ssn'"):
+        index.verify()
+
+
+def test_a_file_whose_column_has_another_type_now(tmp_path):
+    """Of the same size and time: hashes of another type would not say what is missing."""
+    path = tmp_path / "0.parquet"
+
+    def size(type_, padding):
+        columns = {"ssn": pa.array([1, 2]).cast(type_), "padding": ["x" * padding] * 2}
+        secure_bloom.write_table(pa.table(columns), path, encryption=None, bloom_filters={},
+                                 compression="none", write_statistics=False)
+        return path.stat().st_size
+
+    covered = size(pa.int64(), 500)
+    age(tmp_path)
+    before = path.stat()
+    build(tmp_path, "ssn", encryption=None)
+    assert size(pa.string(), 500 + covered - size(pa.string(), 500)) == covered
+    os.utime(path, ns=(before.st_mtime_ns, before.st_mtime_ns))
+    [finding] = Index.open(tmp_path).verify().findings
+    assert (finding.kind, finding.file) == ("omission", "0.parquet")
+    assert "another type" in finding.message
+
+
+@pytest.mark.parametrize("options", [{}, {"sample": 0, "integrity": True}])
+def test_a_kms_that_fails_is_not_a_finding(tmp_path, options):
+    class Failing(InMemoryKms):
+        def unwrap_key(self, wrapped_key, master_key_identifier):
+            if master_key_identifier == "footer":
+                raise KmsUnavailableError("it does not respond")
+            return super().unwrap_key(wrapped_key, master_key_identifier)
+
+    write(tmp_path / "0.parquet", ["v"])
+    build(tmp_path, "ssn", KMS)
+    with pytest.raises(KmsUnavailableError):
+        Index.open(tmp_path, Failing(KEYS)).verify(**options)
+
+
+def test_a_file_without_its_end_is_named(table):
+    path = table / "2.parquet"
+    before = path.stat()
+    path.write_bytes(path.read_bytes()[:-8] + bytes(8))
+    os.utime(path, ns=(before.st_mtime_ns, before.st_mtime_ns))
+    result = verify(table, integrity=True)
+    assert [finding.kind for finding in result.findings] == ["data", "data"]
+    assert [finding.message.partition(":")[0] for finding in result.findings] == \
+        ["the file was not compared", "the file was not identified"]
+    assert (result.compared, result.identified) == (3, 3)
+
+
+def test_a_file_that_could_not_be_covered_counts_as_added(tmp_path, monkeypatch):
+    """It was overwritten while it was read, so the index has no version of it."""
+    original = column_segments.column_hashes
+
+    def hashes(file, column):
+        for row_group, portion in original(file, column):
+            if row_group == 1 and file.name.endswith("1.parquet"):
+                shutil.copy(tmp_path / "other", tmp_path / "1.parquet")
+            yield row_group, portion
+
+    for number in range(2):
+        write(tmp_path / f"{number}.parquet", range(100 * number, 100 * number + 20), rows=10)
+    write(tmp_path / "other", range(500, 600), rows=10)
+    monkeypatch.setattr(column_segments, "column_hashes", hashes)
+    assert set(build(tmp_path, "ssn", KMS).failed) == {"1.parquet"}
+    monkeypatch.undo()
+    assert kinds(verify(tmp_path, integrity=True)) == [("added", "1.parquet")]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -15,10 +16,10 @@ from secure_bloom.errors import (
     KmsUnavailableError,
     SecureBloomError,
 )
-from secure_bloom.index import Index
+from secure_bloom.index import Index, update
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.inspection import find_indexes, inspect_index
-from secure_bloom.index.rotation import rotate_indexes
+from secure_bloom.index.rotation import rotate_indexes, update_rotated
 from secure_bloom.keys import InMemoryKms, rotate_master_keys
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.environment import NO_KEYS
@@ -223,6 +224,48 @@ def test_errors_of_the_kms_report_what_was_done_before(tmp_path):
     result = rotate_indexes(find_indexes(tmp_path), cached(InMemoryKms(KEYS)), old="old",
                             new="new")
     assert len(result.rotated) + result.unchanged == 2 and not result.failed
+
+
+def test_an_index_that_is_deleted_during_its_rotation_is_not_rotated(table):
+    class Deleting(InMemoryKms):
+        calls = 0
+
+        def wrap_key(self, key_bytes, master_key_identifier):
+            self.calls += 1
+            if self.calls == 2:  # the first one tries the new key
+                shutil.rmtree(table / "_index" / "ssn")
+            return super().wrap_key(key_bytes, master_key_identifier)
+
+    kms = Deleting(KEYS)
+    result = rotate_indexes(find_indexes(table), cached(kms), old="old", new="new")
+    assert kms.calls >= 2 and (result.rotated, result.failed) == ([], {})
+
+
+def test_a_result_shows_what_was_rotated_and_what_failed(table, monkeypatch):
+    opened = Index.open(table, InMemoryKms(KEYS))
+    planned = opened.rotate(old="old", new="new", dry_run=True)
+    assert "1 index to rotate, 1 unchanged, 0 failed" in repr(planned)
+
+    def publish(*_):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(IndexFolder, "publish", publish)
+    failed = opened.rotate(old="old", new="new")
+    assert "0 indexes rotated, 1 unchanged, 1 failed" in repr(failed)
+    assert "the disk is full" in failed._repr_html_()
+    assert failed.to_dict()["failed"] == {str(table / "_index" / "ssn"): "the disk is full"}
+
+
+def test_an_update_waits_for_files_that_have_just_been_rotated(table, monkeypatch):
+    kms = cached(InMemoryKms(KEYS))
+    rotate_master_keys(table, kms, old="old", new="new")
+    monkeypatch.setattr(update, "_SETTLED_NS", 500_000_000)
+    [folder] = [one for one in find_indexes(table) if one.column == "ssn"]
+    rotate_indexes([folder], kms, old="old", new="new")
+    for path in table.glob("*.parquet"):
+        os.utime(path)
+    result = update_rotated(folder, kms)
+    assert (result.restamped, result.uncovered) == (2, {})
 
 
 # --- which indexes there are ---------------------------------------------------------------------

@@ -131,6 +131,14 @@ def padded(server):
     return fault
 
 
+def stalled(server):
+    """A fault: the server's own response, of which the last byte never comes."""
+    def fault(request):
+        status, headers, body = server._respond(request)
+        return status, {**headers, "Content-Length": str(len(body) + 1)}, body
+    return fault
+
+
 def compressed(fault):
     """A fault whose body is compressed."""
     def smaller(request):

@@ -27,9 +27,11 @@ from tests.keys.checks import (
     in_threads,
     no_proxy_sees_keys,
     other_processes,
+    padded,
     paused,
     refused,
     round_trip,
+    stalled,
     without_secrets,
 )
 from tests.peers.loopback import Loopback, answer, hang_up, slow
@@ -217,6 +219,25 @@ def test_answers_of_something_else(proxy, body):
     for call in (lambda: kms.wrap_key(KEY, "alias/footer"),
                  lambda: kms.unwrap_key("AAAA", "alias/footer")):
         refused(KmsUnavailableError, call, "not a valid AWS KMS response")
+
+
+def test_responses_that_are_too_long(proxy):
+    kms = client(proxy)
+    wrapped = kms.wrap_key(KEY, "alias/footer")
+    for fault in padded(proxy), error(403, "SECRET" * 2**18):
+        proxy.always = fault
+        refused(KmsUnavailableError, lambda: kms.unwrap_key(wrapped, "alias/footer"),
+                "not a valid AWS KMS response")
+    proxy.always = None
+    assert kms.unwrap_key(wrapped, "alias/footer") == KEY
+
+
+def test_a_response_that_stalls_is_requested_again(proxy):
+    kms = client(proxy, timeout=1)
+    wrapped = kms.wrap_key(KEY, "alias/footer")
+    proxy.faults = [stalled(proxy)]
+    assert kms.unwrap_key(wrapped, "alias/footer") == KEY
+    assert len(proxy.requests) == 3
 
 
 # --- faults --------------------------------------------------------------------------------------

@@ -111,6 +111,9 @@ def test_manifests_of_a_plaintext_table_have_values(spark, people):
     [manifest] = table.current_snapshot().manifests(table.io)
     entries = manifest.fetch_manifest_entry(table.io)
     assert ssn(0).encode() in {entry.data_file.lower_bounds[1] for entry in entries}
+    policy = secure_bloom.Policy(footer_key="footer", columns={"ssn": "pii"})
+    found = audit(folder_of(spark, people), policy=policy).findings
+    assert {(one.kind, one.column) for one in found} == {("log", "ssn"), ("unencrypted", "ssn")}
 
 
 def test_deleted_rows_stay_in_the_folder_until_snapshots_expire(spark):

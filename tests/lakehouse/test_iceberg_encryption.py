@@ -185,6 +185,8 @@ def test_table_statistics_are_written_in_plaintext(spark, people):
     found = [spark.sql(f"SELECT theta_sketch_estimate(theta_intersection(X'{sketch}', "
                        f"theta_sketch_agg('{guess}')))").first()[0] for guess in guesses]
     assert found == [1, 1, 0, 0]
+    findings = audit(folder_of(spark, name)).findings  # without keys, as an attacker sees it
+    assert {(one.kind, one.column) for one in findings} == {("log", "ssn"), ("log", "amount")}
 
 
 def test_pyiceberg_cannot_write_to_a_table(spark, people, tmp_path):
@@ -195,11 +197,13 @@ def test_pyiceberg_cannot_write_to_a_table(spark, people, tmp_path):
         table.append(pa.table({"ssn": [ssn(1)], "amount": [1]}))
 
 
-def test_an_audit_with_keys_finds_nothing_in_data_files(spark, people):
-    files = data_files(spark, people)
-    for path in files:
-        result = audit(path, IcebergKeys(files), scan=True)
-        [record] = result.files
-        assert result.findings == [] and record.not_checked == []
-        assert {column.column: column.state for column in record.columns} == {
+def test_an_audit_of_the_folder_finds_nothing(spark, people):
+    result = audit(folder_of(spark, people), IcebergKeys(data_files(spark, people)), scan=True)
+    assert result.findings == [] and len(result.files) == 2
+    for file in result.files:
+        assert file.not_checked == []
+        assert {column.column: column.state for column in file.columns} == {
             "ssn": "protected", "amount": "protected"}
+    without = audit(folder_of(spark, people))
+    assert without.findings == [] and [file.encryption for file in without.files] \
+        == ["encrypted footer"] * 2

@@ -461,6 +461,8 @@ def test_columns_that_are_not_there(tmp_path):
             build_index(source, "w", tmp_path / "x.lance")
         with pytest.raises(ColumnError, match="no such column"):
             build_index(source, "s.y", tmp_path / "x.lance")
+        with pytest.raises(ColumnError, match=r"no such column \(did you mean 'v'\?\); existing"):
+            build_index(source, "V", tmp_path / "x.lance")
     with pytest.raises(ColumnError, match="must not be inside a struct"):
         build_index(table, "s.x", tmp_path / "x.lance")
 

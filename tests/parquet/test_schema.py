@@ -115,7 +115,7 @@ def test_columns_that_are_not_there(path, message):
 
 def test_long_schemas_are_not_listed_in_full():
     leaves = leaf_columns([root(30), *(element(f"c{i}", "INT32") for i in range(30))])
-    with pytest.raises(ColumnError, match=r"c19, \.\.\.$"):
+    with pytest.raises(ColumnError, match=r"c19 and 10 more$"):
         find_column(leaves, "x")
 
 

@@ -100,9 +100,8 @@ class Loopback:
         status, headers, content = response
         try:
             handler.send_response(status)
-            for name, value in headers.items():
+            for name, value in {"Content-Length": str(len(content)), **headers}.items():
                 handler.send_header(name, value)
-            handler.send_header("Content-Length", str(len(content)))
             handler.end_headers()
             handler.wfile.write(content)
         except OSError:  # the client has gone

@@ -27,10 +27,12 @@ def table(tried: dict[str, Tried], about: dict[str, Any]) -> str:
     seconds = sum(one.seconds for one in tried.values())
     versions = ", ".join(f"{name} {version}" for name, version in about.items())
     return "\n".join([*lines, "", f"In {seconds:,.0f} seconds, summed over all processes; "
-                      f"{versions}. What was counted in each check:", "",
-                      *(_details(name, tried[name]) for name in CHECKS if tried[name].counts)])
+                      f"{versions}.", "", "What was counted in each check:", "",
+                      *(_counted(name, tried[name]) for name in CHECKS if tried[name].counts)])
 
 
-def _details(name: str, one: Tried) -> str:
-    counts = "; ".join(f"{what}: {number:,}" for what, number in sorted(one.counts.items()))
-    return f"- `{name}`: {counts}."
+def _counted(name: str, one: Tried) -> str:
+    """Return a section that is closed until a reader opens it."""
+    rows = [f"| {what} | {number:,} |" for what, number in sorted(one.counts.items())]
+    return "\n".join(["<details>", f"<summary><code>{name}</code></summary>", "",
+                      "| counted | number |", "|---|---:|", *rows, "", "</details>", ""])

@@ -1,6 +1,10 @@
 """A small part of the soak, and its runner."""
 
 import os
+import re
+import shutil
+import subprocess
+import sys
 import time
 from collections import Counter
 
@@ -33,6 +37,19 @@ def test_faults_of_an_object_store():
     done = try_seed("storage_faults", _ON_A_STORE)
     assert not done.failures, done.failures[0]["error"]
     assert any(what.startswith("S3") for what in done.counts)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["spark_secrets", "spark_false_negatives"])
+def test_a_case_with_spark(name):
+    """In a process of its own, whose session other tests do not share."""
+    pytest.importorskip("pyspark")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java")
+    done = subprocess.run([sys.executable, "-m", "tests.soak", "--repeat", f"{name}:0"],
+                          capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.match(rf"{name}:0: [1-9]", done.stdout)
 
 
 def test_the_search_for_secrets_finds_them(tmp_path):
@@ -106,4 +123,18 @@ def test_the_page_names_each_check():
     text = PAGE.read_text()
     assert all(f"**{name}**" in text for name in CHECKS)
     shown = table({name: Tried(2, 30, 1.0, 0, Counter(found=4)) for name in CHECKS}, {"date": "x"})
-    assert shown.count("| 30 ") == len(CHECKS) and "found: 4." in shown
+    assert shown.count("| 30 ") == len(CHECKS) and "| found | 4 |" in shown
+
+
+def test_what_was_counted_is_closed_until_a_reader_opens_it():
+    counts = Counter({f"kind {number}": number for number in range(1, 100)})
+    some = {name: Tried(counts=counts if name == "swaps" else Counter()) for name in CHECKS}
+    lines = table(some, {"date": "x"}).splitlines()
+    assert lines.count("<details>") == lines.count("</details>") == 1
+    opened, closed = lines.index("<details>"), lines.index("</details>")
+    assert lines[opened + 1:opened + 4] == ["<summary><code>swaps</code></summary>", "",
+                                            "| counted | number |"]
+    assert len([line for line in lines[opened:closed] if line.startswith("| kind ")]) == 99
+    assert lines[closed - 1] == ""  # else the table would not end
+    page = PAGE.read_text().partition("<!-- tried -->")[2].partition("<!-- end of tried -->")[0]
+    assert max(map(len, page.splitlines())) < 250

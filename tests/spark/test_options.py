@@ -147,6 +147,7 @@ REFUSED = [
     ({**KEYS, "kms": "awskms:", COLUMNS: "k: id"}, "option kms: it contradicts keyring"),
     ({**KEYS, COLUMNS: "k: id,"}, "there is no column ''"),
     ({**KEYS, COLUMNS: "k: nope"}, "there is no column 'nope'; existing columns: id, SSN"),
+    ({**KEYS, COLUMNS: "k: snn"}, r"no column 'snn' \(did you mean 'SSN'\?\); existing"),
     ({**KEYS, COLUMNS: "k: id; m: ID"}, r"column id has two keys, k \(.*\) and m \(option"),
     ({**KEYS, COLUMNS: "k: address.zip; m: address"}, "column address.zip has two keys"),
     # values
@@ -207,6 +208,7 @@ REFUSED = [
     ({"plaintext": "true", "partition_by": "id, ID"}, "listed twice"),
     ({"plaintext": "true", "partition_by": "address.City"}, "no top-level column 'address.City'"),
     ({"plaintext": "true", "partition_by": "id,SSN,flag,address,tags"}, "no column would be left"),
+    ({"plaintext": "true", "partition_by": "flags"}, r"'flags' \(did you mean 'flag'"),
     ({**KEYS, COLUMNS: "k: id", "partition_by": "id"}, r"column id is sensitive \(key k\)"),
     ({**KEYS, COLUMNS: "k: ssn", "partition_by": "id", f"{ENABLED}#id": "true"}, "no column 'id'"),
     ({"keyring": "k", UNIFORM: "f", "partition_by": "id"}, "folder names: use column keys"),

@@ -46,9 +46,12 @@ public final class NativeCrypto
   @Override
   public FileEncryptionProperties getFileEncryptionProperties(
       Configuration conf, Path file, WriteSupport.WriteContext context) {
+    if (DeltaTables.isOfLog(file)) {
+      return null;
+    }
     String sealed = conf.get(WRITE);
     JsonNode plan = sealed == null ? null : Sealed.open(conf, WRITE, sealed);
-    Map columns = plan == null ? new HashMap() : masterKeys(plan, context.getSchema(), file);
+    Map columns = plan == null ? new HashMap() : masterKeys(conf, plan, context.getSchema(), file);
     Sensitive.check(context, plan, columns);
     checkPolicy(conf, plan, columns, context.getSchema(), file);
     if (plan == null) {
@@ -61,6 +64,7 @@ public final class NativeCrypto
       }
       return null;
     }
+    DeltaTables.check(conf, file, context.getSchema(), columns);
     checkFilters(conf, plan, context.getSchema());
     if (plan.has("policy") && columns.isEmpty() && !needsFooter(plan)) {
       throw new ParquetCryptoRuntimeException("nothing was written: the policy requires no "
@@ -115,9 +119,11 @@ public final class NativeCrypto
   }
 
   /** The leaf columns of a file that are encrypted, each with the number of its key. */
-  private static Map masterKeys(JsonNode plan, MessageType schema, Path file) {
+  private static Map masterKeys(Configuration conf, JsonNode plan, MessageType schema,
+      Path file) {
     Map found = new HashMap();
     if (plan.has("policy")) {
+      DeltaTables.checkNames(conf);
       Map demanded = new Policies(plan.get("policy"), file).demanded(schema);
       for (Iterator i = demanded.entrySet().iterator(); i.hasNext();) {
         Map.Entry column = (Map.Entry) i.next();
@@ -174,6 +180,7 @@ public final class NativeCrypto
     if (policy == null && !isRequired) {
       return;
     }
+    DeltaTables.checkNames(conf);
     Map names = new HashMap();
     for (Iterator i = columns.entrySet().iterator(); i.hasNext();) {
       Map.Entry column = (Map.Entry) i.next();

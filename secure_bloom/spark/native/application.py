@@ -24,6 +24,7 @@ from secure_bloom.keys.kms import wrap_locally
 from secure_bloom.policy.policy import as_policy
 from secure_bloom.spark.java import build_jar
 from secure_bloom.spark.native.policies import policy_option
+from secure_bloom.storage.table_formats import is_deletion_vector
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
@@ -38,7 +39,7 @@ WRITE = "secure_bloom.native.write"
 READ = "secure_bloom.native.read"
 FORMAT_VERSION = 1  #: of the sealed content
 
-_SOURCES = ("Sealed.java", "Keys.java", "Policies.java", "NativeCrypto.java")
+_SOURCES = ("Sealed.java", "Keys.java", "Policies.java", "DeltaTables.java", "NativeCrypto.java")
 _POLICY = "secure_bloom.native.policy"
 _PLAINTEXT = "secure_bloom.native.plaintext"
 _PUBLIC_KEY = "secure_bloom.native.public.key"
@@ -136,7 +137,8 @@ class Application:
         paths = [path] if isinstance(path, str | os.PathLike) else path
         reader = self._spark.read.option("recursiveFileLookup", "true").schema("unused boolean")
         frame = reader.parquet(*map(os.fspath, paths))
-        return _lines(_factory(self._spark).join(frame._jdf.inputFiles()))
+        files = _lines(_factory(self._spark).join(frame._jdf.inputFiles()))
+        return [file for file in files if not is_deletion_vector(file)]
 
     def collect_key_material(self, files: list[str], keys: dict[str, str]) -> list[dict[str, Any]]:
         """Collect, on the executors, the key material in the footers that has no known key yet.

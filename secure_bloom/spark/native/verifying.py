@@ -33,6 +33,7 @@ from secure_bloom.spark.native.writing import checked_encryption
 from secure_bloom.spark.options.encryption import keys_by_column
 from secure_bloom.spark.options.options import without_file_scheme
 from secure_bloom.storage.files import resolve
+from secure_bloom.storage.table_formats import is_deletion_vector
 from secure_bloom.storage.versions import without_subtree
 from secure_bloom.storage.visibility import files_below, is_hidden
 from secure_bloom.verify.findings import Finding
@@ -119,7 +120,8 @@ def verify(path: FilePath, *, encryption: EncryptionConfiguration | None = None,
     files, findings = [path], []
     if filesystem.get_file_info(path).type != pa_fs.FileType.File:
         found = files_below(filesystem, path)
-        files = [info.path for name, info in sorted(found.items()) if not is_hidden(name)]
+        files = [info.path for name, info in sorted(found.items())
+                 if not is_hidden(name) and not is_deletion_vector(name)]
         findings = _summaries(info.path for info in found.values())
     if not files:
         raise FileNotFoundError(f"there are no files in {path}")

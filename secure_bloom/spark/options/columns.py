@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from secure_bloom.arrow import masking
 from secure_bloom.arrow.schema import parquet_leaves
-from secure_bloom.display import listed
+from secure_bloom.display import choices
 from secure_bloom.errors import ColumnError
 from secure_bloom.parquet.schema import LeafColumn, named_columns
 from secure_bloom.spark.options.names import same_names
@@ -56,8 +56,8 @@ class Columns:
         """
         found = same_names(name, self._paths, keeps_case=keeps_case)
         if not found:
-            raise OptionError(f"there is no column {name!r}; existing columns: "
-                              f"{listed(leaf.path for leaf in self.leaves)}", option=option)
+            raise OptionError(f"there is no column {name!r}"
+                              + choices(name, [leaf.path for leaf in self.leaves]), option=option)
         _check_one(name, found, option, "write it exactly as in the schema" if keeps_case else
                    "use option bloom_filters, whose value preserves case")
         try:
@@ -77,8 +77,8 @@ class Columns:
         """Return the name of a top-level column."""
         found = same_names(name, self.schema.names)
         if not found:
-            raise OptionError(f"there is no top-level column {name!r}; existing columns: "
-                              f"{listed(self.schema.names)}", option=option)
+            raise OptionError(f"there is no top-level column {name!r}"
+                              + choices(name, self.schema.names), option=option)
         _check_one(name, found, option, "write it exactly as in the schema")
         return found[0]
 

@@ -10,7 +10,7 @@ from functools import partial
 import pyarrow.fs as pa_fs
 from pyspark.sql.types import StructField, StructType
 
-from secure_bloom.display import listed
+from secure_bloom.display import choices
 from secure_bloom.encryption_requirement import EncryptionRequirement, FolderChecks
 from secure_bloom.errors import (
     ChangedMeanwhileError,
@@ -206,9 +206,10 @@ class Folder:
         for name in self.options.columns:
             found = find_name(name, schema.names)
             if found is None:
-                hint = "" if self.options.merge_schema else \
-                    " in the first file; if only others have it, set mergeSchema to true"
-                raise ColumnError(f"option columns: there is no such column{hint}", column=name)
+                where, hint = ("", "") if self.options.merge_schema else (
+                    " in the first file", "; if only others have it, set mergeSchema to true")
+                raise ColumnError(f"option columns: there is no such column{where}"
+                                  f"{choices(name, schema.names)}{hint}", column=name)
             chosen.append(schema[found])
         return StructType(chosen)
 
@@ -217,8 +218,8 @@ def _check_names(requirement: EncryptionRequirement | None, schema: StructType) 
     """Raise OptionError if encryption is required for a column that does not exist."""
     paths = leaf_paths(schema)
     for name in requirement.columns.keys() - requirement.names_in(paths) if requirement else ():
-        raise OptionError(f"there is no column {name!r} in the DataFrame; existing columns: "
-                          f"{listed(paths)}", option=REQUIRE_ENCRYPTION)
+        raise OptionError(f"there is no column {name!r} in the DataFrame"
+                          + choices(name, paths), option=REQUIRE_ENCRYPTION)
 
 
 def _changed(file: DataFile) -> ChangedMeanwhileError:

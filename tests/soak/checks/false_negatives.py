@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import compress
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -23,11 +24,11 @@ from tests.soak.generators import (
     LEAVES,
     column_keys,
     distinct_values,
-    leaf,
     plain,
     random_options,
     random_table,
 )
+from tests.soak.lookups import check_filters, count_rows, sample
 
 _SAMPLE, _LARGE_SAMPLE = 200, 50_000  # values that are looked up
 _LARGE = 2_000_000  # rows of a large table
@@ -120,18 +121,7 @@ _WRITERS: dict[str, Callable[[Case, pa.Table, Mode, Path], None]] = {
 # --- ways to ask ---------------------------------------------------------------------------------
 
 def _filters(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> int:
-    """Every value of every row group, against its filter."""
-    number = 0
-    for path in folder.glob("*.parquet"):
-        with secure_bloom.ParquetFile(path, mode.keys) as file:
-            for group in range(file.num_row_groups):
-                column = file.open_in_pyarrow().read_row_group(group, [name])[name]
-                values = distinct_values(leaf(column))
-                if len(values):
-                    answers = file.might_contain(LEAVES.get(name, name), values)
-                    assert answers[group].all(), f"{name} of row group {group}"
-                number += len(values)
-    return number
+    return check_filters(folder, mode.keys, name)
 
 
 def _prune(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> int:
@@ -151,10 +141,10 @@ def _read(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> i
     values = _large_sample(case, table, name)
     for value in values[:3]:
         rows = secure_bloom.read_table(folder, mode.keys, filters=[(name, "==", value)])
-        assert rows.num_rows == _count(table, name, [value]), f"{name}: one of the values"
+        assert rows.num_rows == count_rows(table[name], [value]), f"{name}: one of the values"
     if values:
         rows = secure_bloom.read_table(folder, mode.keys, filters=[(name, "in", values)])
-        assert rows.num_rows == _count(table, name, values), f"{name}: several values"
+        assert rows.num_rows == count_rows(table[name], values), f"{name}: several values"
     return len(values)
 
 
@@ -163,7 +153,7 @@ def _dataset(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -
     if values:
         found = pa.array(values, _plain(table, name))
         rows = secure_bloom.dataset(folder, mode.keys).count_rows(pc.field(name).isin(found))
-        assert rows == _count(table, name, values), name
+        assert rows == count_rows(table[name], values), name
     return len(values)
 
 
@@ -175,7 +165,7 @@ def _duckdb(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) ->
         for some in [[value] for value in values[:3]] + ([values] if values else []):
             query = f'SELECT count(*) FROM lake WHERE "{name}" IN ({", ".join("?" * len(some))})'
             [(rows,)] = connection.execute(query, some).fetchall()
-            assert rows == _count(table, name, some), f"{name}: {len(some)} values"
+            assert rows == count_rows(table[name], some), f"{name}: {len(some)} values"
     return len(values)
 
 
@@ -183,7 +173,7 @@ def _find(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> i
     values = _large_sample(case, table, name)
     if values:
         found = secure_bloom.find(folder, name, pa.array(values, _plain(table, name)), mode.keys)
-        assert found.num_rows == _count(table, name, values), name
+        assert found.num_rows == count_rows(table[name], values), name
     return len(values)
 
 
@@ -213,20 +203,12 @@ def _is_encrypted(folder: Path, mode: Mode, name: str) -> bool:
                if chunk.column.path == name)
 
 
-def _sample(case: Case, table: pa.Table, name: str, size: int = _SAMPLE) -> list:
-    values = distinct_values(table[name])
-    number = min(size, len(values))
-    chosen = case.random.sample(range(len(values)), number)
-    return values.take(pa.array(chosen, pa.int64())).to_pylist()
+def _sample(case: Case, table: pa.Table, name: str, size: int = _SAMPLE) -> list[Any]:
+    return sample(case, table[name], size)
 
 
-def _large_sample(case: Case, table: pa.Table, name: str) -> list:
+def _large_sample(case: Case, table: pa.Table, name: str) -> list[Any]:
     return _sample(case, table, name, _SAMPLE if table.num_rows < _LARGE else _LARGE_SAMPLE)
-
-
-def _count(table: pa.Table, name: str, values: list) -> int:
-    column = plain(table[name])
-    return pc.sum(pc.is_in(column, pa.array(values, column.type))).as_py() or 0
 
 
 def _plain(table: pa.Table, name: str) -> pa.DataType:

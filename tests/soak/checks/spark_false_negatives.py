@@ -16,7 +16,7 @@ from secure_bloom import EncryptionConfiguration
 from secure_bloom.keys import Keyring
 from tests.modes import MASTER_KEYS
 from tests.soak.check import Case, Check
-from tests.soak.generators import distinct_values
+from tests.soak.lookups import check_filters, count_rows, sample
 
 _LOOKED_UP = 20
 
@@ -71,53 +71,33 @@ def _session() -> Any:
 # --- ways to ask ---------------------------------------------------------------------------------
 
 def _filters(case: Case, lake: Path, keys: Keyring, table: pa.Table, name: str) -> int:
-    number = 0
-    for path in lake.glob("*.parquet"):
-        with secure_bloom.ParquetFile(path, keys) as file:
-            for group in range(file.num_row_groups):
-                column = file.open_in_pyarrow().read_row_group(group, [name])[name]
-                values = distinct_values(column)
-                if len(values):
-                    assert file.might_contain(name, values)[group].all(), name
-                number += len(values)
-    return number
-
-
-def _sample(case: Case, table: pa.Table, name: str) -> list[Any]:
-    values = distinct_values(table[name])
-    chosen = case.numpy.choice(len(values), min(_LOOKED_UP, len(values)), replace=False)
-    return values.take(pa.array(chosen)).to_pylist()
+    return check_filters(lake, keys, name)
 
 
 def _find(case: Case, lake: Path, keys: Keyring, table: pa.Table, name: str) -> int:
-    values = _sample(case, table, name)
+    values = sample(case, table[name], _LOOKED_UP)
     found = secure_bloom.find(lake, name, pa.array(values, table[name].type), keys)
-    assert found.num_rows == _count(table, name, values), name
+    assert found.num_rows == count_rows(table[name], values), name
     return len(values)
 
 
 def _load(case: Case, lake: Path, keys: Keyring, table: pa.Table, name: str) -> int:
-    values = _sample(case, table, name)
+    values = sample(case, table[name], _LOOKED_UP)
     if values:
         found = secure_bloom.spark.load(_session(), lake, [(name, "in", values)],
                                         keyring=str(keys.path))
-        assert found.count() == _count(table, name, values), name
+        assert found.count() == count_rows(table[name], values), name
     return len(values)
 
 
 def _native_read(case: Case, lake: Path, keys: Keyring, table: pa.Table, name: str) -> int:
     from pyspark.sql.functions import col
 
-    values = _sample(case, table, name)
+    values = sample(case, table[name], _LOOKED_UP)
     rows = secure_bloom.spark.read(_session(), lake, keys=keys, engine="native")
     if values:
-        assert rows.where(col(name).isin(values)).count() == _count(table, name, values), name
+        assert rows.where(col(name).isin(values)).count() == count_rows(table[name], values), name
     return len(values)
-
-
-def _count(table: pa.Table, name: str, values: list[Any]) -> int:
-    found: int | None = pc.sum(pc.is_in(table[name], pa.array(values, table[name].type))).as_py()
-    return found or 0
 
 
 _WAYS = {"filters": _filters, "find": _find, "load": _load, "read by Spark": _native_read}

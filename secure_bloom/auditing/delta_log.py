@@ -1,0 +1,197 @@
+"""What the log of a Delta Lake table reveals: values of columns, and which files are live.
+
+The log is in ``_delta_log``: commits, compacted commits and version checksums are lines of JSON,
+checkpoints are Parquet files or JSON. See https://github.com/delta-io/delta/blob/master/PROTOCOL.md
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pa_fs
+
+from secure_bloom.errors import FormatError
+from secure_bloom.keys.environment import NO_KEYS
+from secure_bloom.keys.retrieval import Keys
+from secure_bloom.parquet.footer import MAGIC_ENCRYPTED
+from secure_bloom.reader import ParquetFile
+
+LOG = "_delta_log"
+BOUNDS, PARTITIONS, CONDITIONS = "minimum and maximum", "partition values", "conditions"
+
+_VERSION = re.compile(r"(\d{20})\.(?:json"
+                      r"|(checkpoint)(?:\.\d{10}\.(\d{10})|(\.[^.]+))?\.(?:parquet|json))")
+_MAX_LINE = 32 * 1024 * 1024  #: a line of JSON is one action, or the checksum of one version
+_BATCH_ROWS = 1024
+_ACTIONS = ("add", "remove", "cdc")
+_STATS = (("minValues",), ("maxValues",))
+_TEXTS = (("path",), ("stats",), ("partitionValues",))
+_ATTRIBUTE = re.compile(r"[\w.]+#\d+L?")  # Spark's name of a column in a condition
+_NO_LITERALS = re.compile(r"\b(?:and|or|not|in|is|null|isnull|isnotnull|true|false)\b", re.I)
+
+
+@dataclass
+class LogFile:
+    """What one file of a log says.
+
+    Attributes
+    ----------
+    values : set of tuple
+        Pairs of :data:`BOUNDS` or :data:`PARTITIONS` and the dotted path of a column that it has
+        them of; pairs of :data:`CONDITIONS` and a column that a condition compares with a value.
+    added, removed : set of str
+        Data files, relative to the folder of the table or absolute.
+    """
+
+    values: set[tuple[str, str]] = field(default_factory=set)
+    added: set[str] = field(default_factory=set)
+    removed: set[str] = field(default_factory=set)
+
+
+def read_log_file(filesystem: pa_fs.FileSystem, path: str, keys: Keys,
+                  columns: Iterable[str]) -> LogFile:
+    """Read a file of a log in bounded memory, except for the names of data files.
+
+    ``keys`` are for encrypted checkpoints; what is encrypted there does not count as a value in
+    the log. ``columns`` are those that are looked for in conditions.
+
+    Raises
+    ------
+    FormatError, AuthenticationError, KeyRetrievalError
+        With the name of the file.
+    OSError
+        If it cannot be read, or was removed.
+    """
+    found = LogFile()
+    mentioned = {column: re.compile(rf"(?<!\w){re.escape(column.split('.')[0])}(?!\w)", re.I)
+                 for column in columns}
+    actions = _of_checkpoint(found, filesystem, path, keys) if path.endswith(".parquet") \
+        else _of_json(filesystem, path)
+    for action in actions:
+        try:
+            _note(found, action, mentioned)
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            raise FormatError("this is not a log of Delta Lake", file=path) from None
+    return found
+
+
+def live_files(files: dict[str, LogFile]) -> set[str] | None:
+    """Return the data files of the newest version, from all files of a log by their names.
+
+    None if that cannot be told: files of the log are missing, or a checkpoint has another form
+    than one or several Parquet files with all actions.
+    """
+    commits: dict[int, LogFile] = {}
+    checkpoints: dict[int, list[tuple[int, LogFile]]] = {}
+    for name, file in files.items():
+        match = _VERSION.fullmatch(name)
+        if match is None:
+            continue
+        version = int(match[1])
+        if match[4]:
+            return None  # with sidecar files
+        if match[2]:
+            checkpoints.setdefault(version, []).append((int(match[3] or 1), file))
+        else:
+            commits[version] = file
+    start = max((version for version, parts in checkpoints.items()
+                 if any(of <= len(parts) for of, _ in parts)), default=-1)
+    newer = sorted(version for version in commits if version > start)
+    if newer != list(range(start + 1, start + 1 + len(newer))) or (start < 0 and not newer):
+        return None
+    live = {path for _, part in checkpoints.get(start, ()) for path in part.added}
+    for version in newer:
+        live -= commits[version].removed
+        live |= commits[version].added
+    return live
+
+
+def _of_json(filesystem: pa_fs.FileSystem, path: str) -> Iterator[dict[str, Any]]:
+    with filesystem.open_input_stream(path) as stream:
+        lines = io.BufferedReader(stream)
+        while line := lines.readline(_MAX_LINE + 1):
+            if len(line) > _MAX_LINE:
+                raise FormatError(f"a line has more than {_MAX_LINE:,} bytes", file=path)
+            if line.strip():
+                try:
+                    yield json.loads(line)
+                except (ValueError, RecursionError):
+                    raise FormatError("a line is not valid JSON", file=path) from None
+
+
+def _of_checkpoint(found: LogFile, filesystem: pa_fs.FileSystem, path: str,
+                   keys: Keys) -> Iterator[dict[str, Any]]:
+    """Yield actions with the parts that matter here; note what is in columns of statistics."""
+    with filesystem.open_input_stream(path) as stream:
+        is_encrypted = stream.read(len(MAGIC_ENCRYPTED)) == MAGIC_ENCRYPTED
+    with ParquetFile(path, keys if is_encrypted else NO_KEYS, filesystem=filesystem) as file:
+        hidden = {chunk.column.path for chunk in file.footer.column_chunks()
+                  if chunk.encryption is not None}
+        leaves = [leaf for leaf in file.columns
+                  if leaf.parts[0] in _ACTIONS and leaf.path not in hidden]
+        bounds = [leaf for leaf in leaves
+                  if leaf.parts[1:2] == ("stats_parsed",) and leaf.parts[2:3] in _STATS]
+        texts = [leaf for leaf in leaves if leaf.parts[1:2] in _TEXTS]
+        if not bounds and not texts:
+            return
+        for batch in file.iter_batches([leaf.path for leaf in (*bounds, *texts)],
+                                       batch_rows=_BATCH_ROWS):
+            for leaf in bounds:  # in types that Python may not have
+                values = pc.struct_field(batch.column(leaf.parts[0]), list(leaf.parts[1:]))
+                if values.null_count < len(values):
+                    found.values.add((BOUNDS, ".".join(leaf.parts[3:])))
+            yield from _rows(batch, {leaf.parts[:2] for leaf in texts})
+
+
+def _rows(batch: pa.RecordBatch, fields: set[tuple[str, ...]]) -> Iterator[dict[str, Any]]:
+    for kind, name in fields:
+        for value in pc.struct_field(batch.column(kind), [name]).to_pylist():
+            if value is not None:
+                yield {kind: {name: value}}
+
+
+def _note(found: LogFile, action: dict[str, Any], mentioned: dict[str, re.Pattern[str]]) -> None:
+    files = {kind: action[kind] for kind in _ACTIONS if action.get(kind) is not None}
+    for kind, file in files.items():
+        _note_file(found, file)
+        if file.get("path") is not None and kind != "cdc":
+            (found.added if kind == "add" else found.removed).add(unquote(file["path"]))
+    for file in action.get("allFiles") or ():  # of a version checksum
+        _note_file(found, file)
+    parameters = (action.get("commitInfo") or {}).get("operationParameters") or {}
+    for name, text in parameters.items():
+        if "predicate" in name.lower() and isinstance(text, str) and _has_literal(text):
+            found.values.update((CONDITIONS, column) for column, pattern in mentioned.items()
+                                if pattern.search(text))
+
+
+def _note_file(found: LogFile, file: dict[str, Any]) -> None:
+    stats = json.loads(file.get("stats") or "{}")
+    for [name] in _STATS:
+        found.values.update((BOUNDS, column) for column in _leaves(stats.get(name) or {}))
+    partitions = file.get("partitionValues") or {}
+    found.values.update((PARTITIONS, name) for name, value in dict(partitions).items()
+                        if value is not None)
+
+
+def _leaves(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{name}.")
+        elif value is not None:
+            yield prefix + name
+
+
+def _has_literal(condition: str) -> bool:
+    """Whether a condition, as Spark or delta-rs writes it, contains anything but columns."""
+    rest, attributes = _ATTRIBUTE.subn(" ", condition)
+    rest = _NO_LITERALS.sub(" ", rest)
+    return re.search(r"\w" if attributes else r"['\"]|(?<!\w)\d", rest) is not None

@@ -1,0 +1,100 @@
+package secure_bloom.spark;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+import org.apache.parquet.column.ColumnDescriptor;
+import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
+import org.apache.parquet.hadoop.metadata.ColumnPath;
+import org.apache.parquet.schema.MessageType;
+
+/**
+ * Tables of Delta Lake, whose log repeats the minimum and maximum of columns in plaintext.
+ *
+ * Delta passes the properties of a table to the writer of each of its files.
+ */
+final class DeltaTables {
+  private static final String LOG = "_delta_log";
+  private static final String COLUMNS = "delta.dataSkippingStatsColumns";
+  private static final String NUMBER = "delta.dataSkippingNumIndexedCols";
+  private static final int DEFAULT_NUMBER = 32;
+  private static final String MAPPING = "delta.columnMapping.mode";
+  private static final String COLLECT = "spark.databricks.delta.stats.collect";
+
+  /** Whether this is a checkpoint: a part of the log, which has no rows, and which all must read. */
+  static boolean isOfLog(Path file) {
+    Path folder = file.getParent();
+    if (folder.getName().equals("_sidecars")) {
+      folder = folder.getParent();
+    }
+    return folder.getName().equals(LOG);
+  }
+
+  /** Refuses a file of a table if the log would get statistics of its encrypted columns. */
+  static void check(Configuration conf, Path file, MessageType schema, Map columns) {
+    if (columns.isEmpty() || !conf.getBoolean(COLLECT, true) || !isInTable(conf, file)) {
+      return;
+    }
+    int number = conf.getInt(NUMBER, DEFAULT_NUMBER);
+    List leaves = schema.getColumns();
+    for (int i = 0; i < leaves.size(); i++) {
+      ColumnPath leaf = ColumnPath.get(((ColumnDescriptor) leaves.get(i)).getPath());
+      boolean isIndexed = conf.get(COLUMNS) != null ? isNamed(conf.get(COLUMNS), leaf)
+          : number < 0 || i < number;
+      if (isIndexed && columns.containsKey(leaf)) {
+        throw new ParquetCryptoRuntimeException("nothing was written: column " + leaf.toDotString()
+            + " is encrypted, but the log of its Delta Lake table would repeat its minimum and "
+            + "maximum in plaintext. Set the table property " + COLUMNS + " to columns that need "
+            + "not be encrypted, or " + NUMBER + " to 0");
+      }
+    }
+  }
+
+  /** Refuses a policy where files have other names of columns than the table. */
+  static void checkNames(Configuration conf) {
+    if (!conf.get(MAPPING, "none").equals("none")) {
+      throw new ParquetCryptoRuntimeException("nothing was written: a policy knows columns by "
+          + "their names, and with " + MAPPING + " the files of this Delta Lake table have other "
+          + "names than the table. Use a table without column mapping");
+    }
+  }
+
+  private static boolean isNamed(String names, ColumnPath leaf) {
+    String path = leaf.toDotString().toLowerCase(Locale.ROOT) + ".";
+    String[] each = names.replace("`", "").toLowerCase(Locale.ROOT).split(",");
+    for (int i = 0; i < each.length; i++) {
+      if (path.startsWith(each[i].trim() + ".")) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Delta writes to a file's final place: a table, its partitions, or one other folder in it. */
+  private static boolean isInTable(Configuration conf, Path file) {
+    if (file.toUri().getPath().contains("/_temporary/")) {
+      return false;
+    }
+    try {
+      boolean isAbove = false;
+      for (Path folder = file.getParent(); folder != null; folder = folder.getParent()) {
+        if (folder.getFileSystem(conf).exists(new Path(folder, LOG))) {
+          return true;
+        }
+        if (folder.getName().indexOf('=') < 1) {
+          if (isAbove) {
+            return false;
+          }
+          isAbove = true;
+        }
+      }
+      return false;
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+}

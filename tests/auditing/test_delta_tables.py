@@ -1,0 +1,247 @@
+"""An audit reads the log of a Delta Lake table, and names plaintext files and values in the log."""
+
+import json
+import os
+import random
+import time
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from secure_bloom import EncryptionConfiguration, audit, write_dataset, write_table
+from secure_bloom.auditing.sarif import to_sarif
+from secure_bloom.keys import InMemoryKms
+from secure_bloom.policy import Policy
+
+KMS = InMemoryKms({"footer": b"f" * 16, "pii": b"p" * 16})
+ENCRYPTED = {"encryption": EncryptionConfiguration("footer", {"pii": ["ssn"]}), "keys": KMS}
+POLICY = Policy(["ssn"])
+SECRET = "078-05-1120"
+
+
+def people(first=SECRET):
+    return pa.table({"ssn": [first, "912-44-0000"], "city": ["Rome", "Oslo"]})
+
+
+def put(table, name, rows=None, **options):
+    """Write a file below a table, and return its path relative to it."""
+    (table / name).parent.mkdir(parents=True, exist_ok=True)
+    write_table(people() if rows is None else rows, table / name, **options)
+    return name
+
+
+def added(name, stats=None, **more):
+    return {"add": {"path": name, "partitionValues": {}, "size": 1, "modificationTime": 0,
+                    "dataChange": True, **({} if stats is None else {"stats": json.dumps(stats)}),
+                    **more}}
+
+
+def commit(table, version, *actions, name="{:020}.json"):
+    (table / "_delta_log").mkdir(exist_ok=True)
+    path = table / "_delta_log" / name.format(version)
+    path.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    return path
+
+
+def checkpoint(table, name, adds):
+    """Write a checkpoint as Delta does, with statistics in columns."""
+    bounds = pa.struct({"ssn": pa.string(), "city": pa.string(), "when": pa.timestamp("ns")})
+    parsed = pa.struct({"minValues": bounds, "maxValues": bounds})
+    add = pa.struct({"path": pa.string(), "stats": pa.string(), "stats_parsed": parsed,
+                     "partitionValues": pa.map_(pa.string(), pa.string())})
+    (table / "_delta_log").mkdir(exist_ok=True)
+    pq.write_table(pa.table({"add": pa.array([None, *adds], add),
+                             "txn": pa.array([None] * (len(adds) + 1), pa.string())}),
+                   table / "_delta_log" / name)
+
+
+def about(result, kind="log"):
+    return [(finding.column, *finding.evidence) for finding in result.findings
+            if finding.kind == kind]
+
+
+BOUNDS = {"numRecords": 2, "minValues": {"ssn": SECRET, "city": "Oslo"},
+          "maxValues": {"ssn": SECRET}, "nullCount": {"ssn": 0}}
+SAFE = {"numRecords": 2, "minValues": {"city": "Oslo"}, "nullCount": {"ssn": 0}}
+
+
+@pytest.mark.parametrize(("keys", "policy"), [(KMS, None), (None, POLICY)], ids=["keys", "policy"])
+def test_statistics_of_sensitive_columns_in_commits_checksums_and_checkpoints(tmp_path, keys,
+                                                                              policy):
+    name = put(tmp_path, "a.parquet", **ENCRYPTED)
+    commit(tmp_path, 0, {"protocol": {}}, added(name, BOUNDS))
+    commit(tmp_path, 0, {"allFiles": [added(name, BOUNDS)["add"]]}, name="{:020}.crc")
+    (tmp_path / "_delta_log" / f".{0:020}.json.crc").write_bytes(b"crc\0\xff")  # Hadoop's
+    commit(tmp_path, 1, added(name, SAFE))
+    checkpoint(tmp_path, f"{1:020}.checkpoint.parquet", [{"path": name, "stats": json.dumps(SAFE)}])
+    checkpoint(tmp_path, f"{2:020}.checkpoint.parquet",
+               [{"path": name, "stats_parsed": {"maxValues": {"ssn": SECRET, "when": 1}}}])
+    result = audit(tmp_path, keys, policy=policy)
+    [finding] = [one for one in result.findings if one.kind == "log"]
+    assert finding.column == "ssn" and finding.severity == "error" and not result.ok
+    assert finding.file == str(tmp_path / "_delta_log")
+    assert finding.evidence == (f"found in 3 files: {0:020}.crc, {0:020}.json, "
+                                f"{2:020}.checkpoint.parquet",)
+    assert SECRET not in json.dumps([result.to_dict(), to_sarif(result)])
+
+
+def test_a_log_without_such_values_is_accepted(tmp_path):
+    write_dataset(people(), tmp_path / "t", **ENCRYPTED)
+    [file] = (tmp_path / "t").glob("*.parquet")
+    commit(tmp_path / "t", 0, added(file.name, SAFE))
+    checkpoint(tmp_path / "t", f"{0:020}.checkpoint.parquet",
+               [{"path": file.name, "stats": json.dumps(SAFE)}])
+    result = audit(tmp_path, KMS)
+    assert result.ok and result.complete and not result.findings
+
+
+@pytest.mark.parametrize(("predicate", "leaks"), [
+    (f'["(ssn#1271 = {SECRET})"]', True),
+    (f"ssn = '{SECRET}'", True),
+    ("ssn > 5", True),
+    (f'["(city#1 = {SECRET})"]', False),       # another column
+    ('["(ssn#3618 = ssn#1)"]', False),         # of a MERGE
+    ('["isnotnull(ssn#1)"]', False),
+    ("target.ssn = source.ssn", False),
+    ('["(myssn#3 = 7)"]', False),
+    ("[]", False),
+])
+def test_values_in_conditions_of_commands(tmp_path, predicate, leaks):
+    name = put(tmp_path, "a.parquet", **ENCRYPTED)
+    commit(tmp_path, 0, added(name, SAFE))
+    commit(tmp_path, 1, {"commitInfo": {"operation": "DELETE",
+                                        "operationParameters": {"predicate": predicate}}})
+    assert about(audit(tmp_path, KMS)) == ([("ssn", f"found in 1 file: {1:020}.json")]
+                                           if leaks else [])
+
+
+def test_values_of_a_sensitive_partition(tmp_path):
+    name = put(tmp_path, "city=Rome/a.parquet", people().drop(["city"]), **ENCRYPTED)
+    commit(tmp_path, 0, added(name, SAFE, partitionValues={"city": "Rome"}))
+    assert about(audit(tmp_path, KMS)) == []
+    assert ("city", f"found in 1 file: {0:020}.json") \
+        in about(audit(tmp_path, KMS, policy=Policy(["ssn", "city"])))
+
+
+def test_plaintext_files_beside_encrypted_ones_live_or_not(tmp_path):
+    table = tmp_path / "lake" / "people"
+    names = [put(table, "a.parquet", **ENCRYPTED), put(table, "old.parquet"),
+             put(table, "x=1%20/live.parquet"), put(table, "_change_data/cdc-0.parquet")]
+    (table / "deletion_vector_61d16c75-6994-46b7-a15b-8b538852e50e.bin").write_bytes(b"\1")
+    commit(table, 0, added(names[0], SAFE), added("old.parquet", SAFE),
+           added("x=1%2520/live.parquet", SAFE))
+    commit(table, 1, {"remove": {"path": "old.parquet"}}, {"cdc": {"path": names[3]}})
+    result = audit(tmp_path, KMS)
+    found = {os.path.relpath(one.file, table): one.message.split(", but not in this one, ")[1]
+             for one in result.findings if one.kind == "unencrypted" and one.column == "ssn"}
+    assert found == {"x=1%20/live.parquet": "a live file",
+                     "old.parquet": "a file of an older version, or of no version",
+                     "_change_data/cdc-0.parquet": "a file of the change data feed"}
+    assert len(result.findings) == 3 and len(result.files) == 4
+    # Without keys, nobody knows which columns are encrypted, but plaintext files are seen.
+    stranger = audit(tmp_path)
+    assert {os.path.relpath(one.file, table) for one in stranger.findings
+            if one.kind == "unencrypted" and one.column is None} == found.keys()
+    # With a policy, each file is reported once.
+    assert len(audit(tmp_path, KMS, policy=POLICY).findings) == 3
+
+
+def test_a_file_without_rows_is_no_leak(tmp_path):
+    names = [put(tmp_path, "a.parquet", **ENCRYPTED),
+             put(tmp_path, "b.parquet", people()[:0], **ENCRYPTED),
+             put(tmp_path, "c.parquet", people()[:0])]
+    commit(tmp_path, 0, *(added(name, SAFE) for name in names))
+    assert audit(tmp_path, KMS).ok
+
+
+@pytest.mark.parametrize(("checkpoints", "commits", "live"), [
+    ([], [0, 1], "a live file"),
+    ([], [1], None),                                                  # the beginning is missing
+    ([f"{1:020}.checkpoint.parquet"], [2], "a live file"),
+    ([f"{1:020}.checkpoint.parquet"], [3], None),                     # a gap
+    ([f"{1:020}.checkpoint.{1:010}.{2:010}.parquet"], [], None),      # half of a checkpoint
+    ([f"{1:020}.checkpoint.{n:010}.{2:010}.parquet" for n in (1, 2)], [], "a live file"),
+    ([f"{0:020}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.parquet"], [1], None),
+])
+def test_which_files_are_live_is_said_only_if_the_log_says_it(tmp_path, checkpoints, commits, live):
+    name = put(tmp_path, "plain.parquet")
+    put(tmp_path, "a.parquet", **ENCRYPTED)
+    for one in checkpoints:
+        checkpoint(tmp_path, one, [{"path": name}])
+    for version in commits:
+        commit(tmp_path, version, added(name))
+    [finding] = audit(tmp_path, KMS).findings
+    assert finding.message.endswith(live or "a file in the folder of the table")
+
+
+@pytest.mark.parametrize("content", [
+    b"{", b"[1]\n", b'{"add": 1}\n', b'{"add": {"stats": "{"}}\n', b'{"add": {"path": 5}}\n',
+    b'{"add": {"stats": "[1]"}}\n', b'{"commitInfo": {"operationParameters": [1]}}\n',
+    b"[" * 100_000 + b"\n", b'{"allFiles": [1]}\n', b"\xff\xfe\n",
+    b'{"add": {"partitionValues": "x"}}\n', b'"' + b"x" * (33 << 20) + b'"'],
+    ids=lambda content: content[:24].decode("latin-1"))
+def test_a_log_that_is_none_is_a_finding(tmp_path, content):
+    put(tmp_path, "a.parquet", **ENCRYPTED)
+    commit(tmp_path, 0).write_bytes(content)
+    [finding] = audit(tmp_path, KMS).findings
+    assert finding.kind == "damaged" and finding.file.endswith(f"{0:020}.json")
+    assert "x" * 99 not in finding.message
+
+
+def test_a_checkpoint_that_is_none_is_a_finding(tmp_path):
+    put(tmp_path, "a.parquet", **ENCRYPTED)
+    commit(tmp_path, 0, added("a.parquet"))
+    (tmp_path / "_delta_log" / f"{0:020}.checkpoint.parquet").write_bytes(b"PAR1" * 9)
+    pq.write_table(pa.table({"add": ["x"]}), tmp_path / "_delta_log" / "1.checkpoint.parquet")
+    [finding] = audit(tmp_path, KMS).findings
+    assert finding.kind == "damaged" and finding.file.endswith(f"{0:020}.checkpoint.parquet")
+
+
+def test_an_audit_survives_changed_bytes_of_a_log(tmp_path):
+    name = put(tmp_path, "a.parquet", **ENCRYPTED)
+    commit(tmp_path, 0, added(name, BOUNDS), {"commitInfo": {"operationParameters": {
+        "predicate": '["(ssn#1 = 5)"]'}}})
+    checkpoint(tmp_path, f"{0:020}.checkpoint.parquet", [
+        {"path": name, "stats": json.dumps(BOUNDS), "stats_parsed": {"maxValues": {"ssn": "x"}}}])
+    changes = random.Random(7)
+    for path in sorted((tmp_path / "_delta_log").iterdir()):
+        content = path.read_bytes()
+        for _ in range(60):
+            changed = bytearray(content)
+            for _ in range(changes.randint(1, 4)):
+                changed[changes.randrange(len(changed))] = changes.choice([0, 34, 91, 125, 255])
+            path.write_bytes(changed[:changes.randint(len(changed) // 2, len(changed))]
+                             if changes.random() < 0.2 else changed)
+            assert {one.kind for one in audit(tmp_path, KMS).findings} <= {"log", "damaged"}
+        path.write_bytes(content)
+
+
+def test_an_encrypted_checkpoint_needs_its_keys_and_leaks_nothing(tmp_path):
+    name = put(tmp_path, "a.parquet", **ENCRYPTED)
+    commit(tmp_path, 0, added(name, SAFE))
+    add = pa.array([{"path": name, "stats": json.dumps(BOUNDS)}])
+    write_table(pa.table({"add": add}), tmp_path / "_delta_log" / f"{0:020}.checkpoint.parquet",
+                encryption=EncryptionConfiguration("footer", uniform_encryption=True), keys=KMS)
+    assert audit(tmp_path, KMS).ok
+    stranger = audit(tmp_path, policy=POLICY)
+    assert stranger.missing_keys and not about(stranger)
+
+
+def test_delta_rs_appends_plaintext_and_its_statistics_tell_values(tmp_path):
+    deltalake = pytest.importorskip("deltalake")
+    from deltalake.transaction import AddAction, create_table_with_add_actions
+    write_dataset(people(), tmp_path / "people", bloom_filters=["ssn"], **ENCRYPTED)
+    [file] = (tmp_path / "people").glob("*.parquet")
+    create_table_with_add_actions(
+        str(tmp_path / "people"), deltalake.Schema.from_arrow(people().schema),
+        [AddAction(file.name, file.stat().st_size, {}, int(time.time() * 1000), True,
+                   json.dumps(SAFE))])
+    assert audit(tmp_path / "people", KMS).ok
+    deltalake.write_deltalake(tmp_path / "people", people(), mode="append")
+    deltalake.DeltaTable(tmp_path / "people").create_checkpoint()
+    result = audit(tmp_path / "people", KMS)
+    [plain] = [one for one in result.findings if one.kind == "unencrypted"]
+    assert plain.column == "ssn" and plain.message.endswith("a live file")
+    assert about(result) == [("ssn", f"found in 2 files: {1:020}.checkpoint.parquet, "
+                                     f"{1:020}.json")]
