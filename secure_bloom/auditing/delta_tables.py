@@ -17,16 +17,17 @@ from secure_bloom.auditing.delta_log import (
     live_files,
     read_log_file,
 )
-from secure_bloom.auditing.result import NO_ENCRYPTION, UNREADABLE, AuditFinding, FileAudit
+from secure_bloom.auditing.result import NO_ENCRYPTION, AuditFinding, FileAudit
 from secure_bloom.auditing.table_audit import OTHER_PARTITIONS, AuditedTable, TableAudit
 from secure_bloom.display import shown
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.policy.policy import Policy
 from secure_bloom.storage.many_files import each_file
 from secure_bloom.storage.table_formats import is_deletion_vector
-from secure_bloom.storage.visibility import is_hidden
+from secure_bloom.storage.visibility import is_hidden, relative_path
 
 _CHANGES = "_change_data"
+_STAGED = "_staged_commits"  # a catalog says which of these are valid
 _MESSAGES = {
     BOUNDS: "the minimum and maximum of the column are in the table's log, where anyone can read "
             "them",
@@ -134,24 +135,24 @@ class DeltaAudit(TableAudit):
 
     def _role(self, read: dict[str, LogFile]) -> Callable[[str], str]:
         """Return a function that says whether a data file is live, if the whole log was read."""
-        complete = len(read) == len(self._table.log)
-        live = live_files({posixpath.basename(path): file for path, file in read.items()
-                           if posixpath.basename(posixpath.dirname(path)) == LOG}) \
-            if complete else None
+        folders = {path: posixpath.basename(posixpath.dirname(path)) for path in self._table.log}
+        live = None
+        if len(read) == len(self._table.log) and _STAGED not in folders.values():
+            live = live_files({posixpath.basename(path): file for path, file in read.items()
+                               if folders[path] == LOG})
 
         def role(path: str) -> str:
             if path in self._table.changes:
                 return "a file of the change data feed"
             if live is None:
                 return "a file in the folder of the table"
-            return "a live file" if self._table.relative(path) in live \
+            return "a live file" if relative_path(path, self._table.folder) in live \
                 else "a file of an older version, or of no version"
         return role
 
     def _report_plaintext(self, role: Callable[[str], str]) -> None:
         """Report plaintext where other files of the table are encrypted."""
-        is_encrypted = any(file.encryption not in (NO_ENCRYPTION, UNREADABLE)
-                           for file in self._files)
+        is_encrypted = self._has_encrypted_files()
         for file in self._files:
             if not file.rows:
                 continue  # it has no values, or cannot be read

@@ -1,9 +1,9 @@
-"""The audit of Iceberg tables: values and keys in their metadata."""
+"""The audit of Iceberg tables: files that are not encrypted, values and keys in the metadata."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pyarrow.fs as pa_fs
@@ -12,15 +12,22 @@ from secure_bloom.auditing.iceberg_metadata import (
     BOUNDS,
     KEYS,
     SKETCHES,
-    Columns,
+    Definition,
     newest,
-    read_columns,
+    read_definition,
     read_values,
 )
-from secure_bloom.auditing.result import ENCRYPTED_FOOTER, FileAudit
+from secure_bloom.auditing.result import (
+    ENCRYPTED_FOOTER,
+    NO_ENCRYPTION,
+    AuditFinding,
+    FileAudit,
+)
 from secure_bloom.auditing.table_audit import OTHER_PARTITIONS, AuditedTable, TableAudit
+from secure_bloom.keys.iceberg import MASTER_KEY
 from secure_bloom.policy.policy import Policy
 from secure_bloom.storage.table_formats import ICEBERG_METADATA, iceberg_tables_below
+from secure_bloom.storage.visibility import is_hidden
 
 _MESSAGES = {
     BOUNDS: "the lower and upper bounds of the column are in manifests that are not encrypted",
@@ -29,7 +36,7 @@ _MESSAGES = {
     KEYS: "the keys of encrypted data files are in manifests that are not encrypted, so anyone who "
           "has these can read the files",
 }
-_ENCRYPT = "copy the rows into a table with encryption.key-id, in a catalog that encrypts, and " \
+_ENCRYPT = f"copy the rows into a table with {MASTER_KEY}, in a catalog that encrypts, and " \
            "delete this one with its copies"
 _REMEDIES = {
     BOUNDS: _ENCRYPT,
@@ -54,21 +61,15 @@ class IcebergTable(AuditedTable):
 
 def iceberg_tables(folder: str, found: Iterable[str]) -> list[IcebergTable]:
     """Find the tables in a folder, from the paths of all files below it, relative to it."""
-    found = list(found)
+    found = [path for path in found if not is_hidden(path)]
     tables = []
     for root in iceberg_tables_below(found):
         inside = posixpath.join(root, ICEBERG_METADATA, "")
         table = IcebergTable(posixpath.join(folder, root).rstrip("/"))
         table.metadata = [posixpath.join(folder, path) for path in found
-                          if path.startswith(inside) and not path.endswith((".crc", ".parquet"))]
+                          if path.startswith(inside) and not path.endswith(".parquet")]
         tables.append(table)
     return tables
-
-
-def without_metadata(paths: Sequence[str], tables: Sequence[IcebergTable]) -> list[str]:
-    """Return the files that are not metadata of a table."""
-    metadata = {path for table in tables for path in table.metadata}
-    return [path for path in paths if path not in metadata]
 
 
 class IcebergAudit(TableAudit):
@@ -85,25 +86,38 @@ class IcebergAudit(TableAudit):
     def run(self) -> None:
         """Fill in ``found`` and ``unread``."""
         path = newest(self._metadata)
-        if path is None or not (self._sensitive or self._all_are_sensitive or self._policy):
+        table = None if path is None else self._read(path, read_definition)
+        if table is None:
             return
-        columns = self._read(path, read_columns)
-        if columns is not None:
-            self._report_partitions(columns)
-            self._report_values(columns)
+        self._all_are_sensitive |= table.has_master_key
+        self._report_plaintext(table)
+        if self._all_are_sensitive or self._sensitive or self._policy is not None:
+            self._report_partitions(table)
+            self._report_values(table)
 
-    def _report_partitions(self, columns: Columns) -> None:
-        names = (columns.names.get(id_) for id_ in columns.partitions)
+    def _report_plaintext(self, table: Definition) -> None:
+        """Report plaintext files of a table that is to be encrypted, or partly is."""
+        if table.has_master_key:
+            why = f"the table has the property {MASTER_KEY}, but this file is not encrypted"
+        elif self._has_encrypted_files():
+            why = "other files of the table are encrypted, but not this one"
+        else:
+            return
+        self.found += [AuditFinding("unencrypted", why, _ENCRYPT, file.file)
+                       for file in self._files if file.encryption == NO_ENCRYPTION]
+
+    def _report_partitions(self, table: Definition) -> None:
+        names = (table.names.get(id_) for id_ in table.partitions)
         for name in sorted(name for name in names if name is not None):
             if self._is_sensitive(name, partitions=True):
                 self._report("the column partitions the table, so its values, or what a transform "
                              "makes of them, are in the names of folders", OTHER_PARTITIONS, name)
 
-    def _report_values(self, columns: Columns) -> None:
+    def _report_values(self, table: Definition) -> None:
         where: dict[tuple[str, str | None], list[str]] = {}
         for path in sorted(self._metadata):
             for what, id_ in self._read(path, read_values) or ():
-                name = None if what == KEYS else columns.names.get(id_, f"of field id {id_}")
+                name = None if what == KEYS else table.names.get(id_, f"of field id {id_}")
                 where.setdefault((what, name), []).append(posixpath.basename(path))
         for (what, name), files in sorted(where.items(), key=str):
             if name is None or self._is_sensitive(name):

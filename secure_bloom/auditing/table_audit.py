@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.auditing.result import UNREADABLE, AuditFinding, FileAudit
-from secure_bloom.display import count
+from secure_bloom.auditing.result import NO_ENCRYPTION, UNREADABLE, AuditFinding, FileAudit
+from secure_bloom.display import count, shown
 from secure_bloom.errors import (
     KMS_FAULTS,
     AuthenticationError,
@@ -37,11 +37,8 @@ class AuditedTable:
 
     def has(self, path: str) -> bool:
         """Whether a path is below the folder of the table."""
-        return path.startswith(self.folder.rstrip("/") + "/")
-
-    def relative(self, path: str) -> str:
-        """Return the path of a file below the folder, relative to it."""
-        return path[len(self.folder.rstrip("/")) + 1:]
+        # Some filesystems list t/f in folder /t.
+        return path.lstrip("/").startswith(f"{self.folder.strip('/')}/".lstrip("/"))
 
 
 class TableAudit:
@@ -82,6 +79,9 @@ class TableAudit:
         """Fill in ``found`` and ``unread``."""
         raise NotImplementedError
 
+    def _has_encrypted_files(self) -> bool:
+        return any(file.encryption not in (NO_ENCRYPTION, UNREADABLE) for file in self._files)
+
     def _is_sensitive(self, column: str, *, partitions: bool = False) -> bool:
         if self._all_are_sensitive or column in self._sensitive:
             return True
@@ -94,8 +94,9 @@ class TableAudit:
     def _report(self, message: str, remedy: str, column: str | None,
                 names: Sequence[str] = ()) -> None:
         """Report what the log reveals; ``names`` are those of the files that have it, if known."""
-        listed = ", ".join(names[:_MAX_NAMES]) + ", ..." * (len(names) > _MAX_NAMES)
-        evidence = (f"found in {count(len(names), 'file')}: {listed}",) if names else ()
+        listed = ", ".join(map(shown, names[:_MAX_NAMES]))
+        more = ", ..." if len(names) > _MAX_NAMES else ""
+        evidence = (f"found in {count(len(names), 'file')}: {listed}{more}",) if names else ()
         self.found.append(AuditFinding("log", message, remedy, self._log, column,
                                        evidence=evidence))
 
