@@ -104,7 +104,7 @@ class IcebergAudit(TableAudit):
         else:
             return
         self.found += [AuditFinding("unencrypted", why, _ENCRYPT, file.file)
-                       for file in self._files if file.encryption == NO_ENCRYPTION]
+                       for file in self._files if file.rows and file.encryption == NO_ENCRYPTION]
 
     def _report_partitions(self, table: Definition) -> None:
         names = (table.names.get(id_) for id_ in table.partitions)

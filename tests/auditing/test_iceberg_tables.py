@@ -89,6 +89,7 @@ def test_plaintext_files_of_a_table_with_a_master_key_are_found(table):
 
 def test_plaintext_files_beside_encrypted_ones_are_found(table):
     write_table(PEOPLE, folder(table) / "data" / "b.parquet", encryption=UniformKey(bytes(16)))
+    write_table(PEOPLE[:0], folder(table) / "data" / "without_rows.parquet")
     [finding] = [one for one in audit(folder(table)).findings if one.kind == "unencrypted"]
     assert finding.file == data_file(table) and "other files of the table" in finding.message
 
