@@ -34,6 +34,8 @@ _BATCH_ROWS = 1024
 _ACTIONS = ("add", "remove", "cdc")
 _STATS = (("minValues",), ("maxValues",))
 _TEXTS = (("path",), ("stats",), ("partitionValues",))
+_WRONG_TYPES = (ValueError, TypeError, AttributeError, KeyError, NotImplementedError,
+                RecursionError)
 _ATTRIBUTE = re.compile(r"[\w.]+#\d+L?")  # Spark's name of a column in a condition
 _NO_LITERALS = re.compile(r"\b(?:and|or|not|in|is|null|isnull|isnotnull|true|false)\b", re.I)
 
@@ -75,11 +77,11 @@ def read_log_file(filesystem: pa_fs.FileSystem, path: str, keys: Keys,
                  for column in columns}
     actions = _of_checkpoint(found, filesystem, path, keys) if path.endswith(".parquet") \
         else _of_json(filesystem, path)
-    for action in actions:
-        try:
+    try:
+        for action in actions:
             _note(found, action, mentioned)
-        except (ValueError, TypeError, AttributeError, RecursionError):
-            raise FormatError("this is not a log of Delta Lake", file=path) from None
+    except _WRONG_TYPES:
+        raise FormatError("this is not a log of Delta Lake", file=path) from None
     return found
 
 
@@ -121,10 +123,7 @@ def _of_json(filesystem: pa_fs.FileSystem, path: str) -> Iterator[dict[str, Any]
             if len(line) > _MAX_LINE:
                 raise FormatError(f"a line has more than {_MAX_LINE:,} bytes", file=path)
             if line.strip():
-                try:
-                    yield json.loads(line)
-                except (ValueError, RecursionError):
-                    raise FormatError("a line is not valid JSON", file=path) from None
+                yield json.loads(line)
 
 
 def _of_checkpoint(found: LogFile, filesystem: pa_fs.FileSystem, path: str,

@@ -31,9 +31,10 @@ from secure_bloom.policy.policy import Policy
 from secure_bloom.storage.many_files import each_file
 from secure_bloom.storage.table_formats import is_deletion_vector
 from secure_bloom.storage.versions import without_subtree
-from secure_bloom.storage.visibility import is_hidden
+from secure_bloom.storage.visibility import is_hidden, relative_path
 
 _CHANGES = "_change_data"
+_STAGED = "_staged_commits"  # a catalog says which of these are valid
 _MAX_NAMES = 6
 _SAYS = {
     BOUNDS: "the minimum and maximum of the column are in the table's log, where anyone can read "
@@ -74,11 +75,8 @@ class DeltaTable:
 
     def has(self, path: str) -> bool:
         """Whether a path is below the folder of the table."""
-        return path.startswith(self.folder.rstrip("/") + "/")
-
-    def relative(self, path: str) -> str:
-        """Return the path of a file below the folder, relative to it."""
-        return path[len(self.folder.rstrip("/")) + 1:]
+        # Some filesystems list t/f in folder /t.
+        return path.lstrip("/").startswith(f"{self.folder.strip('/')}/".lstrip("/"))
 
 
 def delta_tables(folder: str, found: Iterable[str]) -> list[DeltaTable]:
@@ -170,10 +168,11 @@ class DeltaAudit:
                 where.setdefault(value, []).append(posixpath.basename(path))
         for (what, column), names in sorted(where.items()):
             if self._is_sensitive(what, column):
-                listed = ", ".join(names[:_MAX_NAMES]) + (", ..." * (len(names) > _MAX_NAMES))
+                listed = ", ".join(map(shown, names[:_MAX_NAMES]))
+                more = ", ..." if len(names) > _MAX_NAMES else ""
                 self.found.append(AuditFinding(
                     "log", _SAYS[what], _REMEDIES[what], posixpath.join(self._table.folder, LOG),
-                    column, evidence=(f"found in {count(len(names), 'file')}: {listed}",)))
+                    column, evidence=(f"found in {count(len(names), 'file')}: {listed}{more}",)))
 
     def _is_sensitive(self, what: str, column: str) -> bool:
         if column in self._sensitive:
@@ -188,17 +187,18 @@ class DeltaAudit:
 
     def _life(self, read: dict[str, LogFile]) -> Callable[[str], str]:
         """Return a function that says whether a data file is live, if the whole log was read."""
-        complete = len(read) == len(self._table.log)
-        live = live_files({posixpath.basename(path): file for path, file in read.items()
-                           if posixpath.basename(posixpath.dirname(path)) == LOG}) \
-            if complete else None
+        folders = {path: posixpath.basename(posixpath.dirname(path)) for path in self._table.log}
+        live = None
+        if len(read) == len(self._table.log) and _STAGED not in folders.values():
+            live = live_files({posixpath.basename(path): file for path, file in read.items()
+                               if folders[path] == LOG})
 
         def said(path: str) -> str:
             if path in self._table.changes:
                 return "a file of the change data feed"
             if live is None:
                 return "a file in the folder of the table"
-            return "a live file" if self._table.relative(path) in live \
+            return "a live file" if relative_path(path, self._table.folder) in live \
                 else "a file of an older version, or of no version"
         return said
 

@@ -146,7 +146,8 @@ def _leaves(frame):
 
 @pytest.mark.parametrize("properties", [
     {}, {"delta.dataSkippingNumIndexedCols": "1"}, {"delta.dataSkippingNumIndexedCols": "-1"},
-    {"delta.dataSkippingStatsColumns": "id, `SSN`"}], ids=str)
+    {"delta.dataSkippingStatsColumns": "id, `SSN`", "delta.dataSkippingNumIndexedCols": "0"}],
+    ids=str)
 def test_statistics_in_the_log_are_refused_at_the_write(session, policy, make, properties):
     _, folder = make(**properties)
     with settings(session, native.write_options(**policy)), \
@@ -176,12 +177,21 @@ def test_column_mapping_is_refused_with_a_policy(session, policy, make):
             append(people(session), folder)
 
 
-def test_marked_columns_are_not_written(session, policy, make):
+def test_marked_columns_are_encrypted_with_their_key_or_not_written(spark, session, policy, make,
+                                                                    tmp_path):
+    """``spark`` is the session in which ``register`` was called."""
+    for other, message in ((spark, "column ssn is sensitive"), (session, "master key 'other'")):
+        marked = people(other).withMetadata("ssn", {"secure_bloom.key": "other"})
+        with settings(other, native.write_options(**policy)), \
+                settings(other, {f"spark.databricks.delta.properties.defaults.{name[6:]}": value
+                                 for name, value in NO_STATISTICS.items()}), \
+                pytest.raises(Exception, match=message):
+            append(marked, tmp_path / "new")
+    assert not parquet_files(tmp_path / "new")
     _, folder = make(**NO_STATISTICS)
-    marked = people(session).withMetadata("ssn", {"secure_bloom.key": "pii"})
-    with settings(session, native.write_options(**policy)), \
-            pytest.raises(Exception, match="column ssn is sensitive"):
-        append(marked, folder)
+    with settings(session, native.write_options(**policy)):
+        append(people(session).withMetadata("ssn", {"secure_bloom.key": "pii"}), folder)
+    assert all(is_encrypted(path, policy["keys"]) for path in parquet_files(folder))
 
 
 def test_a_session_without_native_appends_plaintext_which_audit_finds(spark, session, policy, make):
@@ -287,19 +297,18 @@ def test_conditions_of_commands_put_values_into_the_log_and_merge_does_not(sessi
 
 # --- without keys --------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("command", [
-    "select count(ssn) from {0}", "delete from {0} where id = 7", "optimize {0}",
-    "update {0} set city = 'x' where id = 7"])
-def test_without_keys_nothing_is_read_or_rewritten(spark, session, policy, make, command):
+def test_without_keys_nothing_is_read_or_rewritten(spark, session, policy, make):
     table, folder = make(**NO_STATISTICS)
     with settings(session, native.write_options(**policy)):
         for start in (0, 100):
             append(people(session, 100, start), folder)
     before = sorted(folder.rglob("*.json"))
-    stranger = spark.newSession()
-    for other in (session, stranger):
-        with pytest.raises(Exception, match=r"FAILED_READ_FILE|no encryption options"):
-            other.sql(command.format(table)).collect()
+    commands = ["select count(ssn) from {0}", "optimize {0}", "delete from {0} where id = 7",
+                "update {0} set city = 'x' where id = 7"]
+    for other in (session, spark.newSession()):
+        for command in commands:
+            with pytest.raises(Exception, match=r"FAILED_READ_FILE|no encryption options"):
+                other.sql(command.format(table)).collect()
     assert sorted(folder.rglob("*.json")) == before
 
 
@@ -326,6 +335,10 @@ def test_files_of_secure_bloom_as_a_delta_table(session, tmp_path):
     folder, keyring = tmp_path / "people", Keyring(tmp_path / "keyring.json")
     table = deltalake.DeltaTable(folder)
     assert len(table.file_uris()) == len(parquet_files(folder)) > 0
+    secure_bloom.index.build(folder, "ssn", keys=keyring)
+    session.sql(f"vacuum delta.`{folder}`")  # spares the index
+    indexed = secure_bloom.dataset(table, keyring, index="require")
+    assert indexed.explain([("ssn", "==", "ssn-0077")]).row_groups.read == 1
     assert audit(folder, keyring).ok
     with settings(session, native.read_options(str(folder), keyring)):
         found = session.read.format("delta").load(str(folder)).where("ssn = 'ssn-0077'")
@@ -346,6 +359,14 @@ def test_the_program_for_spark_runs_as_documented(session, tmp_path, capsys, key
         for name in session.conf.getAll.keys() - before.keys():
             session.conf.unset(name)
     assert capsys.readouterr().out == "1\n"
+
+
+def test_the_report_on_the_log_can_be_reproduced(spark, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    report = (ROOT / "docs" / "peers" / "delta-log.md").read_text()
+    [program] = re.findall(r"```python\n(.*?)```", report, re.DOTALL)
+    exec(program, {"spark": spark.newSession()})
+    assert f"```text\n{capsys.readouterr().out}```" in report
 
 
 def test_delta_rs_appends_plaintext_and_reads_nothing_encrypted(session, policy, make):
@@ -390,7 +411,6 @@ def test_operations_on_files_are_refused_for_the_table_its_partitions_and_files(
         for operation in (
                 lambda place: secure_bloom.write_dataset(pa.table({"ssn": ["a"]}), place,
                                                          mode="append"),
-                lambda place: secure_bloom.index.build(place, "ssn", keys=keyring),
                 lambda place: secure_bloom.dataset(place, keyring),
                 lambda place: secure_bloom.read_table(place, keyring),
                 lambda place: secure_bloom.find(place, "ssn", ["ssn-1"], keyring)):

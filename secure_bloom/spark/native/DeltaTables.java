@@ -2,15 +2,13 @@ package secure_bloom.spark;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
-import java.util.List;
+import java.util.Iterator;
 import java.util.Locale;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
-import org.apache.parquet.column.ColumnDescriptor;
 import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
 import org.apache.parquet.hadoop.metadata.ColumnPath;
-import org.apache.parquet.schema.MessageType;
 
 /**
  * Tables of Delta Lake, whose log repeats the minimum and maximum of columns in plaintext.
@@ -21,7 +19,6 @@ final class DeltaTables {
   private static final String LOG = "_delta_log";
   private static final String COLUMNS = "delta.dataSkippingStatsColumns";
   private static final String NUMBER = "delta.dataSkippingNumIndexedCols";
-  private static final int DEFAULT_NUMBER = 32;
   private static final String MAPPING = "delta.columnMapping.mode";
   private static final String COLLECT = "spark.databricks.delta.stats.collect";
 
@@ -34,18 +31,22 @@ final class DeltaTables {
     return folder.getName().equals(LOG);
   }
 
-  /** Refuses a file of a table if the log would get statistics of its encrypted columns. */
-  static void check(Configuration conf, Path file, MessageType schema, Map columns) {
+  /**
+   * Refuses a file of a table if the log could get statistics of its encrypted columns.
+   *
+   * Which columns are the first ones is not known here: files may have them in another order.
+   */
+  static void check(Configuration conf, Path file, Map columns) {
     if (columns.isEmpty() || !conf.getBoolean(COLLECT, true) || !isInTable(conf, file)) {
       return;
     }
-    int number = conf.getInt(NUMBER, DEFAULT_NUMBER);
-    List leaves = schema.getColumns();
-    for (int i = 0; i < leaves.size(); i++) {
-      ColumnPath leaf = ColumnPath.get(((ColumnDescriptor) leaves.get(i)).getPath());
-      boolean isIndexed = conf.get(COLUMNS) != null ? isNamed(conf.get(COLUMNS), leaf)
-          : number < 0 || i < number;
-      if (isIndexed && columns.containsKey(leaf)) {
+    String names = conf.get(COLUMNS);
+    if (names == null && conf.get(NUMBER, "").equals("0")) {
+      return;
+    }
+    for (Iterator i = columns.keySet().iterator(); i.hasNext();) {
+      ColumnPath leaf = (ColumnPath) i.next();
+      if (names == null || isNamed(names, leaf)) {
         throw new ParquetCryptoRuntimeException("nothing was written: column " + leaf.toDotString()
             + " is encrypted, but the log of its Delta Lake table would repeat its minimum and "
             + "maximum in plaintext. Set the table property " + COLUMNS + " to columns that need "
