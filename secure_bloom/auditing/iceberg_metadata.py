@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.keys.iceberg import MASTER_KEY
 from secure_bloom.storage.files import read_file
 
 BOUNDS, SKETCHES, KEYS = "bounds", "sketches", "keys"
@@ -30,11 +31,16 @@ _KEYS = (131, 519)  # of a data file in a manifest, and of a manifest in a manif
 _VERSION = re.compile(r"v?(\d+)")
 
 
-class Columns(NamedTuple):
-    """The columns of a table: their dotted paths by field id, and the ids that partition it."""
+class Definition(NamedTuple):
+    """What defines a table.
+
+    ``names`` are the dotted paths of the columns by field id, ``partitions`` the ids of those that
+    partition the table, and ``has_master_key`` is whether it is to be encrypted.
+    """
 
     names: dict[int, str]
     partitions: set[int]
+    has_master_key: bool
 
 
 def newest(paths: Iterable[str]) -> str | None:
@@ -46,8 +52,8 @@ def newest(paths: Iterable[str]) -> str | None:
     return max((path for path in paths if ".metadata.json" in path), key=version, default=None)
 
 
-def read_columns(filesystem: pa_fs.FileSystem, path: str) -> Columns:
-    """Read the columns of all schemas and partitions that a metadata file has.
+def read_definition(filesystem: pa_fs.FileSystem, path: str) -> Definition:
+    """Read a metadata file: the columns of all its schemas and partitions.
 
     Raises
     ------
@@ -61,8 +67,9 @@ def read_columns(filesystem: pa_fs.FileSystem, path: str) -> Columns:
         metadata = json.loads(gzip.decompress(data) if data.startswith(_GZIP) else data)
         schemas = metadata.get("schemas") or [metadata["schema"]]
         names = {id_: name for schema in schemas for id_, name in _names(schema, "")}
-        return Columns(names, {field["source-id"] for spec in metadata.get("partition-specs", ())
-                               for field in spec["fields"] if field["transform"] != "void"})
+        partitions = {field["source-id"] for spec in metadata.get("partition-specs", ())
+                      for field in spec["fields"] if field["transform"] != "void"}
+        return Definition(names, partitions, MASTER_KEY in metadata.get("properties", ()))
     except (ValueError, TypeError, LookupError, AttributeError, EOFError, RecursionError):
         raise FormatError("this is not a metadata file of Iceberg", file=path) from None
 

@@ -1,9 +1,9 @@
-"""The audit of Iceberg tables: values and keys in their metadata."""
+"""The audit of Iceberg tables: files that are not encrypted, values and keys in the metadata."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -13,17 +13,25 @@ from secure_bloom.auditing.iceberg_metadata import (
     BOUNDS,
     KEYS,
     SKETCHES,
-    Columns,
+    Definition,
     newest,
-    read_columns,
+    read_definition,
     read_values,
 )
-from secure_bloom.auditing.result import ENCRYPTED_FOOTER, UNREADABLE, AuditFinding, FileAudit
+from secure_bloom.auditing.result import (
+    ENCRYPTED_FOOTER,
+    NO_ENCRYPTION,
+    UNREADABLE,
+    AuditFinding,
+    FileAudit,
+)
 from secure_bloom.display import count
 from secure_bloom.errors import FileError, SecureBloomError
+from secure_bloom.keys.iceberg import MASTER_KEY
 from secure_bloom.policy.policy import Policy
 from secure_bloom.storage.table_formats import ICEBERG_METADATA, iceberg_tables_below
 from secure_bloom.storage.versions import without_subtree
+from secure_bloom.storage.visibility import is_hidden
 
 _Result = TypeVar("_Result")
 
@@ -35,7 +43,7 @@ _SAYS = {
     KEYS: "the keys of encrypted data files are in manifests that are not encrypted, so anyone who "
           "has these can read the files",
 }
-_ENCRYPT = "copy the rows into a table with encryption.key-id, in a catalog that encrypts, and " \
+_ENCRYPT = f"copy the rows into a table with {MASTER_KEY}, in a catalog that encrypts, and " \
            "delete this one with its copies"
 _REMEDIES = {
     BOUNDS: _ENCRYPT,
@@ -61,26 +69,21 @@ class IcebergTable:
 
     def has(self, path: str) -> bool:
         """Whether a path is below the folder of the table."""
-        return path.startswith(self.folder.rstrip("/") + "/")
+        # Some filesystems list t/f in folder /t.
+        return path.lstrip("/").startswith(f"{self.folder.strip('/')}/".lstrip("/"))
 
 
 def iceberg_tables(folder: str, found: Iterable[str]) -> list[IcebergTable]:
     """Find the tables in a folder, from the paths of all files below it, relative to it."""
-    found = list(found)
+    found = [path for path in found if not is_hidden(path)]
     tables = []
     for root in iceberg_tables_below(found):
         inside = posixpath.join(root, ICEBERG_METADATA, "")
         table = IcebergTable(posixpath.join(folder, root).rstrip("/"))
         table.metadata = [posixpath.join(folder, path) for path in found
-                          if path.startswith(inside) and not path.endswith((".crc", ".parquet"))]
+                          if path.startswith(inside) and not path.endswith(".parquet")]
         tables.append(table)
     return tables
-
-
-def without_metadata(paths: Sequence[str], tables: Sequence[IcebergTable]) -> list[str]:
-    """Return the files that are not metadata of a table."""
-    metadata = {path for table in tables for path in table.metadata}
-    return [path for path in paths if path not in metadata]
 
 
 class IcebergAudit:
@@ -95,26 +98,40 @@ class IcebergAudit:
         self._filesystem, self._table = filesystem, table
         self._policy = None if policy is None else policy.for_path(
             without_subtree(filesystem, table.folder)[1])
-        files = [file for file in files if table.has(file.file)]
-        self._sensitive = {column.column for file in files for column in file.columns
+        self._files = [file for file in files if table.has(file.file)]
+        self._sensitive = {column.column for file in self._files for column in file.columns
                            if column.sensitive}
         #: Iceberg encrypts all columns of a file, and hides their names from readers without keys
-        self._all = any(file.encryption == ENCRYPTED_FOOTER and not file.columns for file in files)
+        self._all = any(file.encryption == ENCRYPTED_FOOTER and not file.columns
+                        for file in self._files)
         self.found: list[AuditFinding] = []
         self.unread: list[FileAudit] = []
 
     def run(self) -> None:
         """Fill in ``found`` and ``unread``."""
         path = newest(self._table.metadata)
-        if path is None or not (self._sensitive or self._all or self._policy):
+        table = None if path is None else self._read(path, read_definition)
+        if table is None:
             return
-        columns = self._read(path, read_columns)
-        if columns is not None:
-            self._report_partitions(columns)
-            self._report_values(columns)
+        self._all |= table.has_master_key
+        self._report_plaintext(table)
+        if self._all or self._sensitive or self._policy is not None:
+            self._report_partitions(table)
+            self._report_values(table)
 
-    def _report_partitions(self, columns: Columns) -> None:
-        names = (columns.names.get(id_) for id_ in columns.partitions)
+    def _report_plaintext(self, table: Definition) -> None:
+        """Report plaintext files of a table that is to be encrypted, or partly is."""
+        if table.has_master_key:
+            why = f"the table has the property {MASTER_KEY}, but this file is not encrypted"
+        elif any(file.encryption not in (NO_ENCRYPTION, UNREADABLE) for file in self._files):
+            why = "other files of the table are encrypted, but not this one"
+        else:
+            return
+        self.found += [AuditFinding("unencrypted", why, _ENCRYPT, file.file)
+                       for file in self._files if file.encryption == NO_ENCRYPTION]
+
+    def _report_partitions(self, table: Definition) -> None:
+        names = (table.names.get(id_) for id_ in table.partitions)
         for name in sorted(name for name in names if name is not None):
             by_policy = self._policy is not None and self._policy.rule_for_partition(name)
             if by_policy or self._all or name in self._sensitive:
@@ -123,11 +140,11 @@ class IcebergAudit:
                              "write the rows into a table with other partitions, and delete this "
                              "one with its copies", name)
 
-    def _report_values(self, columns: Columns) -> None:
+    def _report_values(self, table: Definition) -> None:
         where: dict[tuple[str, str | None], list[str]] = {}
         for path in sorted(self._table.metadata):
             for what, id_ in self._read(path, read_values) or ():
-                name = None if what == KEYS else columns.names.get(id_, f"of field id {id_}")
+                name = None if what == KEYS else table.names.get(id_, f"of field id {id_}")
                 where.setdefault((what, name), []).append(posixpath.basename(path))
         for (what, name), files in sorted(where.items(), key=str):
             if name is None or self._is_sensitive(name):

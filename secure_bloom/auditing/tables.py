@@ -7,15 +7,11 @@ from collections.abc import Iterable, Sequence
 import pyarrow.fs as pa_fs
 
 from secure_bloom.auditing.delta_tables import DeltaAudit, DeltaTable, delta_tables, with_changes
-from secure_bloom.auditing.iceberg_tables import (
-    IcebergAudit,
-    IcebergTable,
-    iceberg_tables,
-    without_metadata,
-)
+from secure_bloom.auditing.iceberg_tables import IcebergAudit, IcebergTable, iceberg_tables
 from secure_bloom.auditing.result import AuditResult
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.policy.policy import Policy
+from secure_bloom.storage.table_formats import without_iceberg_metadata
 
 
 class TablesBelow:
@@ -32,7 +28,7 @@ class TablesBelow:
 
     def data_files(self, paths: Sequence[str]) -> list[str]:
         """Return the files to audit: those of change data feeds, too, but no metadata."""
-        return without_metadata(with_changes(paths, self._delta), self._iceberg)
+        return with_changes(without_iceberg_metadata(paths), self._delta)
 
     def audit(self, filesystem: pa_fs.FileSystem, result: AuditResult, keys: Keys,
               policy: Policy | None, files_at_once: int | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow.fs as pa_fs
@@ -110,10 +110,16 @@ def table_below(folder: str, paths: Iterable[str]) -> Table | None:
 
 
 def iceberg_tables_below(paths: Iterable[str]) -> list[str]:
-    """Return the folders of the Iceberg tables among the paths in a folder, relative to it."""
+    """Return the folders of the Iceberg tables that have some files, by the paths of these."""
     found = (_MARKED.search(path) for path in paths if _METADATA_FILE in path)
-    roots = {match.string[:match.start()] for match in found if match and match["iceberg"]}
-    return sorted(root for root in roots if not (root and is_hidden(root)))
+    return sorted({match.string[:match.start()] for match in found if match and match["iceberg"]})
+
+
+def without_iceberg_metadata(paths: Sequence[str]) -> list[str]:
+    """Return the files that are not the metadata of an Iceberg table; it is visible to readers."""
+    inside = tuple(posixpath.join(folder, ICEBERG_METADATA, "")
+                   for folder in iceberg_tables_below(paths))
+    return [path for path in paths if not path.startswith(inside) or path.endswith(".parquet")]
 
 
 def _kind(match: re.Match[str]) -> str:

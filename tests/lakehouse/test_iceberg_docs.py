@@ -37,7 +37,8 @@ def test_the_examples_of_the_page(spark, database, capsys):
     assert names["rows"].count_rows() == 2000
 
 
-@pytest.mark.parametrize("name", ["iceberg-ignored-encryption", "iceberg-plaintext-statistics"])
+@pytest.mark.parametrize("name", ["iceberg-ignored-encryption", "iceberg-plaintext-statistics",
+                                  "pyiceberg-plaintext-append"])
 def test_a_report_can_be_reproduced(spark, database, capsys, name):
     page = f"peers/{name}.md"
     [example] = examples(page)
