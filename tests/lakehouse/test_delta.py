@@ -122,8 +122,9 @@ def test_options_of_a_write_do_not_reach_deltas_writer(session, policy, make):
 @pytest.mark.parametrize("way", ["session", "properties"])
 def test_delta_encrypts_with_settings_of_the_session_or_the_table(session, policy, make, way):
     options = native.write_options(**policy)
-    _, folder = make(way, **NO_STATISTICS, **(options if way == "properties" else {}))
-    with settings(session, options if way == "session" else {}):
+    table, folder = make(way, **NO_STATISTICS, **(options if way == "properties" else {}))
+    other = {"secure_bloom.native.write": "of another application"}
+    with settings(session, options if way == "session" else other):  # properties win
         append(people(session), folder)
     seen = native.verify(folder, **policy)
     assert (seen.files, seen.encrypted_filters) == (1, 1)
@@ -131,6 +132,12 @@ def test_delta_encrypts_with_settings_of_the_session_or_the_table(session, polic
     with keys_of(session, folder, policy["keys"]):
         found = session.read.format("delta").load(str(folder)).where("ssn = 'ssn-77'")
         assert [row.id for row in found.collect()] == [77]
+    if way == "properties":
+        [name] = other
+        session.sql(f"alter table {table} set tblproperties ('{name}' = '{other[name]}')")
+        with settings(session, native.write_options(**policy)), \
+                pytest.raises(Exception, match="created for another Spark"):
+            append(people(session), folder)
 
 
 def test_filters_skip_row_groups(session, policy, make):
