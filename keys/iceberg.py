@@ -104,7 +104,7 @@ class _Record:
 
 
 def manifest_list_key(metadata: Mapping[str, Any], snapshot_id: int,
-                      kms: KeyUnwrapper) -> KeyMetadata | None:
+                      kms: KeyUnwrapper | None) -> KeyMetadata | None:
     """Return the key of a snapshot's manifest list; None if that is not encrypted.
 
     Parameters
@@ -112,18 +112,22 @@ def manifest_list_key(metadata: Mapping[str, Any], snapshot_id: int,
     metadata : mapping
         The content of the table's metadata file.
     snapshot_id : int
-    kms : KeyUnwrapper
+    kms : KeyUnwrapper, optional
         Unwraps what the ``KeyManagementClient`` of the table's catalog has wrapped, in base64.
 
     Raises
     ------
     KeyRetrievalError
-        If the KMS does not unwrap the key-encryption key, or the metadata file lacks a key.
+        If the KMS is missing or does not unwrap the key-encryption key, or the metadata file lacks
+        a key.
     """
     [key_id] = [snapshot.get("key-id") for snapshot in metadata["snapshots"]
                 if snapshot["snapshot-id"] == snapshot_id]
     if key_id is None:
         return None
+    if kms is None:
+        raise KeyNotFoundError("the manifests of this Iceberg table are encrypted; pass the KMS "
+                               "that holds its master key")
     keys = {key["key-id"]: key for key in metadata.get("encryption-keys", ())}
     try:
         stored = keys[key_id]

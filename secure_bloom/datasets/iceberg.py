@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from secure_bloom.crypto.gcm_stream import decrypt_stream
-from secure_bloom.errors import KeyNotFoundError, UnsupportedError, error_location
+from secure_bloom.errors import UnsupportedError, error_location
 from secure_bloom.keys.iceberg import MASTER_KEY, IcebergKeys, KeyMetadata, manifest_list_key
 from secure_bloom.storage.files import FilePath
 
@@ -35,7 +35,7 @@ def live_files(source: Any, keys: Keys) -> LiveFiles:
     Raises
     ------
     UnsupportedError
-        If the table has delete files, or the source is a scan of a table with encrypted manifests.
+        If the table has delete files, or the source is a scan of a table with a master key.
     KeyRetrievalError
         If the KMS is missing or does not unwrap the keys.
     AuthenticationError
@@ -45,9 +45,9 @@ def live_files(source: Any, keys: Keys) -> LiveFiles:
     scan = source if table is None else table.scan()
     if MASTER_KEY in scan.table_metadata.properties and scan.snapshot() is not None:
         if table is None:
-            raise UnsupportedError("the manifests of this Iceberg table are encrypted, and a scan "
-                                   "does not have their keys: pass the table, and filter the data "
-                                   "set")
+            raise UnsupportedError(f"this Iceberg table has {MASTER_KEY}, and a scan does not have "
+                                   "the keys of its manifests: pass the table, and filter the "
+                                   "data set")
         scan.io = _decrypting(table.io, table.metadata_location, scan.snapshot(), keys)
     tasks = list(scan.plan_files())
     if any(task.delete_files for task in tasks):
@@ -61,12 +61,10 @@ def live_files(source: Any, keys: Keys) -> LiveFiles:
 def _decrypting(plain: Any, metadata_location: str, snapshot: Any, keys: Any) -> Any:
     """Return a ``FileIO`` of pyiceberg that decrypts the manifests of a snapshot."""
     with error_location(file=metadata_location):
-        if not hasattr(keys, "unwrap_key"):
-            raise KeyNotFoundError("the manifests of this Iceberg table are encrypted; pass the "
-                                   "KMS that holds its master key")
         with plain.new_input(metadata_location).open() as file:
             metadata = json.loads(file.read())
-        key = manifest_list_key(metadata, snapshot.snapshot_id, keys)
+        kms = keys if hasattr(keys, "unwrap_key") else None
+        key = manifest_list_key(metadata, snapshot.snapshot_id, kms)
     if key is None:
         return plain
     lists = _DecryptingIO(plain, {snapshot.manifest_list: key})

@@ -27,16 +27,21 @@ NO_STATISTICS = {"delta.dataSkippingStatsColumns": "id"}
 COLUMNS = "ssn string, city string, id bigint"
 
 
-@pytest.fixture(scope="module")
-def session(spark):
-    """A session in which ``native.enable`` was called."""
+def new_session(spark):
+    """Return a session without the engine, in which Delta starts few tasks for its log."""
     session = spark.newSession()
     for name, value in {"spark.sql.shuffle.partitions": "2",
                         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
-                        "spark.databricks.delta.snapshotPartitions": "1",
-                        "spark.databricks.delta.checkpoint.exceptionThrowing.enabled":
-                            "true"}.items():
+                        "spark.databricks.delta.snapshotPartitions": "1"}.items():
         session.conf.set(name, value)
+    return session
+
+
+@pytest.fixture(scope="module")
+def session(spark):
+    """A session in which ``native.enable`` was called."""
+    session = new_session(spark)
+    session.conf.set("spark.databricks.delta.checkpoint.exceptionThrowing.enabled", "true")
     native.enable(session)
     yield session
     spark.sparkContext._jsc.hadoopConfiguration().unset("parquet.crypto.factory.class")
@@ -108,8 +113,9 @@ def test_options_of_a_write_do_not_reach_deltas_writer(session, policy, make):
 @pytest.mark.parametrize("way", ["session", "properties"])
 def test_delta_encrypts_with_settings_of_the_session_or_the_table(session, policy, make, way):
     options = native.write_options(**policy)
-    _, folder = make(way, **NO_STATISTICS, **(options if way == "properties" else {}))
-    with settings(session, options if way == "session" else {}):
+    table, folder = make(way, **NO_STATISTICS, **(options if way == "properties" else {}))
+    other = {"secure_bloom.native.write": "of another application"}
+    with settings(session, options if way == "session" else other):  # properties win
         append(people(session), folder)
     seen = native.verify(folder, **policy)
     assert (seen.files, seen.encrypted_filters) == (1, 1)
@@ -117,6 +123,12 @@ def test_delta_encrypts_with_settings_of_the_session_or_the_table(session, polic
     with keys_of(session, folder, policy["keys"]):
         found = session.read.format("delta").load(str(folder)).where("ssn = 'ssn-77'")
         assert [row.id for row in found.collect()] == [77]
+    if way == "properties":
+        [name] = other
+        session.sql(f"alter table {table} set tblproperties ('{name}' = '{other[name]}')")
+        with settings(session, native.write_options(**policy)), \
+                pytest.raises(Exception, match="created for another Spark"):
+            append(people(session), folder)
 
 
 def test_filters_skip_row_groups(session, policy, make):
@@ -189,7 +201,7 @@ def test_a_session_without_native_appends_plaintext_which_audit_finds(spark, ses
     _, folder = make(**NO_STATISTICS)
     with settings(session, native.write_options(**policy)):
         append(people(session), folder)
-    append(people(spark.newSession()), folder)
+    append(people(new_session(spark)), folder)
     [finding] = audit(folder, policy["keys"]).findings
     assert (finding.kind, finding.column) == ("unencrypted", "ssn")
     assert finding.message.endswith("a live file")
@@ -296,7 +308,7 @@ def test_without_keys_nothing_is_read_or_rewritten(spark, session, policy, make)
     before = sorted(folder.rglob("*.json"))
     commands = ["select count(ssn) from {0}", "optimize {0}", "delete from {0} where id = 7",
                 "update {0} set city = 'x' where id = 7"]
-    for other in (session, spark.newSession()):
+    for other in (session, new_session(spark)):
         for command in commands:
             with pytest.raises(Exception, match=r"FAILED_READ_FILE|no encryption options"):
                 other.sql(command.format(table)).collect()
@@ -312,7 +324,7 @@ def test_keys_to_read_in_a_session_without_enable_let_commands_write_plaintext(
     options = native.read_options(str(folder), policy["keys"])
     with settings(session, options), pytest.raises(Exception, match="no encryption options"):
         session.sql(f"optimize {table}")
-    other = spark.newSession()
+    other = new_session(spark)
     with settings(other, options):
         other.sql(f"optimize {table}")
     [finding] = audit(folder, policy["keys"]).findings
@@ -356,7 +368,7 @@ def test_the_report_on_the_log_can_be_reproduced(spark, tmp_path, capsys, monkey
     monkeypatch.chdir(tmp_path)
     report = (ROOT / "docs" / "peers" / "delta-log.md").read_text()
     [program] = re.findall(r"```python\n(.*?)```", report, re.DOTALL)
-    exec(program, {"spark": spark.newSession()})
+    exec(program, {"spark": new_session(spark)})
     assert f"```text\n{capsys.readouterr().out}```" in report
 
 
