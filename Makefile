@@ -3,7 +3,7 @@
 # make test: set everything up and run the tests required for a merge
 # make docs: build the documentation site in build/site
 # make test-all: every test, including redundant combinations
-# make test-peers: fetch Iceberg, Delta, arrow-rs and parquet-cli, and run their tests
+# make test-peers: fetch Iceberg, Delta Lake, arrow-rs and others, and run their tests
 # make soak: try at random, for a long time, what must never happen
 # make coverage: which branches of the core its tests execute
 # make mutation: put small faults into the core, which the tests must notice
@@ -49,7 +49,7 @@ test-sweep: setup tools check-tools  ## run the tests that only CI runs, after `
 
 PEERS := build/peers
 
-test-peers: setup tools check-tools $(PEERS)/.ready  ## fetch more peers, and run their tests
+test-peers: setup tools check-tools $(PEERS)/.ready  ## fetch peers with Maven and Cargo, and run their tests
 	$(BIN)/pytest --tier all -m fetched --ignore tests/lakehouse $(PYTEST_ARGS)
 	$(PEERS)/bin/python -m pytest tests/lakehouse --tier all
 

@@ -17,7 +17,7 @@ from secure_bloom.keys.retrieval import ExplicitKeys
 from secure_bloom.keys.uri import open_kms
 from secure_bloom.keys.wrapping import KeyEncryptionKeys
 
-_HOME = {  # imported lazily: these are for few, need an SDK, or much more than keys
+_HOME = {  # imported lazily: rarely used, or they need an SDK, or much more than keys
     "AwsKms": "secure_bloom.keys.aws",
     "AzureKms": "secure_bloom.keys.azure",
     "GcpKms": "secure_bloom.keys.gcp",

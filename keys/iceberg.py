@@ -65,7 +65,7 @@ class KeyMetadata(NamedTuple):
 
 
 def manifest_list_key(metadata: Mapping[str, Any], snapshot_id: int,
-                      kms: KeyUnwrapper) -> KeyMetadata | None:
+                      kms: KeyUnwrapper | None) -> KeyMetadata | None:
     """Return the key of a snapshot's manifest list; None if that is not encrypted.
 
     Parameters
@@ -73,13 +73,14 @@ def manifest_list_key(metadata: Mapping[str, Any], snapshot_id: int,
     metadata : mapping
         The content of the table's metadata file.
     snapshot_id : int
-    kms : KeyUnwrapper
+    kms : KeyUnwrapper, optional
         Unwraps what the ``KeyManagementClient`` of the table's catalog has wrapped, in base64.
 
     Raises
     ------
     KeyRetrievalError
-        If the KMS does not unwrap the key-encryption key, or the metadata file lacks a key.
+        If the KMS is missing or does not unwrap the key-encryption key, or the metadata file lacks
+        a key.
     """
     try:
         [key_id] = [snapshot.get("key-id") for snapshot in metadata["snapshots"]
@@ -97,6 +98,9 @@ def manifest_list_key(metadata: Mapping[str, Any], snapshot_id: int,
     except (LookupError, TypeError, ValueError, AttributeError):
         raise KeyNotFoundError("the metadata file of this Iceberg table lacks the key of its "
                                "manifest list") from None
+    if kms is None:
+        raise KeyNotFoundError("the manifests of this Iceberg table are encrypted; pass the KMS "
+                               "that holds its master key")
     kek = cached(kms).unwrap_key(wrapped, master_key)
     try:
         found = AESGCM(kek).decrypt(sealed[:NONCE_SIZE], sealed[NONCE_SIZE:], aad)
@@ -149,13 +153,13 @@ class IcebergKeys:
             raise KeyNotFoundError("the keys of an Iceberg table are known by the paths of its "
                                    "files; open the file by its path")
         found = self._keys.get(_name(path), {})
-        place = _without_scheme(path)
-        if place not in found and len(found) == 1:  # a URI may have a host that the path lacks
-            [place] = found
-        if place not in found:
+        location = _without_scheme(path)
+        if location not in found and len(found) == 1:  # a URI may have a host that the path lacks
+            [location] = found
+        if location not in found:
             raise KeyNotFoundError("the key metadata of this file was not given; it may be newer "
                                    "than the list of the table's files", file=path)
-        keys = found[place]
+        keys = found[location]
         if keys is None:
             raise KeyNotFoundError("the table has no key metadata for this file, so it is not "
                                    "encrypted, or not by Iceberg", file=path)

@@ -62,8 +62,8 @@ def audit(path: FilePath, keys: Keys = None, *,
     Parameters
     ----------
     path : str or path
-        A Parquet file from any writer, or a folder of Parquet files. In folders of Delta Lake
-        tables, all files are audited, live or not, and the log.
+        A Parquet file from any writer, or a folder of Parquet files. In folders of Delta Lake and
+        Iceberg tables, all files are audited, live or not, and the log or metadata.
     keys : KmsClient or ExplicitKeys, optional
         To audit encrypted parts as well. Without keys, the audit sees what an attacker sees.
     policy : Policy, str or path, optional
@@ -101,9 +101,7 @@ def audit(path: FilePath, keys: Keys = None, *,
     def note(found: Iterable[str]) -> None:
         found = list(found)
         indexes[:] = index_folders(filesystem, path, found)
-        # In such a file system, paths in listings do not begin with a slash.
-        tables.find(path.lstrip("/") if isinstance(filesystem, pa_fs.SubTreeFileSystem) else path,
-                    found)
+        tables.find(path, found)
 
     paths = tables.data_files(parquet_files(filesystem, path, note))
     keys = shared_keys(keys)

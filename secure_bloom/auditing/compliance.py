@@ -18,7 +18,7 @@ from secure_bloom.policy.reading import UNKNOWN_KEY, Violation, violations
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import FilePath, Source, resolve
 from secure_bloom.storage.many_files import each_file
-from secure_bloom.storage.table_formats import is_deletion_vector
+from secure_bloom.storage.table_formats import is_deletion_vector, without_iceberg_metadata
 from secure_bloom.storage.versions import until_unchanged
 from secure_bloom.storage.visibility import parquet_files
 
@@ -57,7 +57,8 @@ def check_files(path: FilePath, policy: Policy | FilePath, keys: Keys = None, *,
     rules = as_policy(policy)
     assert rules is not None
     filesystem, path = resolve(path, filesystem)
-    paths = [one for one in parquet_files(filesystem, path) if not is_deletion_vector(one)]
+    paths = [one for one in without_iceberg_metadata(parquet_files(filesystem, path))
+             if not is_deletion_vector(one)]
     shared = shared_keys(keys)
     found = dict(each_file(lambda path: _checked(filesystem, path, shared, rules), paths,
                            files_at_once, advance))

@@ -17,25 +17,18 @@ from secure_bloom.auditing.delta_log import (
     live_files,
     read_log_file,
 )
-from secure_bloom.auditing.result import NO_ENCRYPTION, UNREADABLE, AuditFinding, FileAudit
-from secure_bloom.display import count, shown
-from secure_bloom.errors import (
-    KMS_FAULTS,
-    AuthenticationError,
-    FileError,
-    KeyRetrievalError,
-    SecureBloomError,
-)
+from secure_bloom.auditing.result import NO_ENCRYPTION, AuditFinding, FileAudit
+from secure_bloom.auditing.table_audit import OTHER_PARTITIONS, AuditedTable, TableAudit
+from secure_bloom.display import shown
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.policy.policy import Policy
 from secure_bloom.storage.many_files import each_file
 from secure_bloom.storage.table_formats import is_deletion_vector
-from secure_bloom.storage.versions import without_subtree
-from secure_bloom.storage.visibility import is_hidden
+from secure_bloom.storage.visibility import is_hidden, relative_path
 
 _CHANGES = "_change_data"
-_MAX_NAMES = 6
-_SAYS = {
+_STAGED = "_staged_commits"  # a catalog says which of these are valid
+_MESSAGES = {
     BOUNDS: "the minimum and maximum of the column are in the table's log, where anyone can read "
             "them",
     PARTITIONS: "the column partitions the table, so its values are in the table's log and in the "
@@ -47,8 +40,7 @@ _REMEDIES = {
     BOUNDS: "name only other columns in the table property delta.dataSkippingStatsColumns, write "
             "the rows into a new table that has it from the beginning, and delete this one with "
             "its copies",
-    PARTITIONS: "write the rows into a table with other partitions, and delete this one with its "
-                "copies",
+    PARTITIONS: OTHER_PARTITIONS,
     CONDITIONS: "use MERGE with a table of such values instead of naming them; the log keeps what "
                 "it has until it is cleaned up (delta.logRetentionDuration), and copies keep it "
                 "longer",
@@ -56,29 +48,19 @@ _REMEDIES = {
 
 
 @dataclass
-class DeltaTable:
+class DeltaTable(AuditedTable):
     """A Delta Lake table in a folder that is audited.
 
     Attributes
     ----------
-    folder : str
     log : list of str
         Its log files.
     changes : list of str
         Parquet files of its change data feed, which readers of files do not see.
     """
 
-    folder: str
     log: list[str] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
-
-    def has(self, path: str) -> bool:
-        """Whether a path is below the folder of the table."""
-        return not self.folder or path.startswith(f"{self.folder}/")
-
-    def relative(self, path: str) -> str:
-        """Return the path of a file below the folder, relative to it."""
-        return path.removeprefix(self.folder).lstrip("/")
 
 
 def delta_tables(folder: str, found: Iterable[str]) -> list[DeltaTable]:
@@ -114,26 +96,19 @@ def with_changes(paths: Sequence[str], tables: Sequence[DeltaTable]) -> list[str
         + [path for table in tables for path in table.changes]
 
 
-class DeltaAudit:
-    """The audit of one table, after that of its files.
+class DeltaAudit(TableAudit):
+    """The audit of one table.
 
-    ``files`` are the records of its files; ``known`` are the files and columns of which there are
-    findings. The results are in ``found``, and in ``unread`` for each file of the log that could
-    not be read.
+    ``known`` are the files and columns of which there are findings.
     """
 
     def __init__(self, filesystem: pa_fs.FileSystem, table: DeltaTable, files: Sequence[FileAudit],
                  known: Container[tuple[str, str | None]], keys: Keys, policy: Policy | None,
                  files_at_once: int | None):
-        self._filesystem, self._table, self._keys = filesystem, table, keys
-        self._files, self._known, self._at_once = files, known, files_at_once
-        self._policy = None if policy is None else policy.for_path(
-            without_subtree(filesystem, table.folder)[1])
-        self._sensitive = {column.column for file in self._files for column in file.columns
-                           if column.sensitive}
+        super().__init__(filesystem, table, LOG, files, policy)
+        self._table, self._keys, self._at_once = table, keys, files_at_once
+        self._known = known
         self._columns: dict[str, str] = {}  # as in LogFile
-        self.found: list[AuditFinding] = []
-        self.unread: list[FileAudit] = []
 
     def run(self) -> None:
         """Fill in ``found`` and ``unread``."""
@@ -144,43 +119,28 @@ class DeltaAudit:
         self.found.sort(key=lambda finding: finding.file)  # they were read in any order
         self.unread.sort(key=lambda file: file.file)
         self._report_values(read)
-        self._report_plaintext(self._life(read))
+        self._report_plaintext(self._role(read))
 
     def _read_all(self, paths: Sequence[str], columns: Iterable[str]) -> dict[str, LogFile]:
-        return {path: file for path, file in each_file(
-            lambda path: self._read(path, columns), paths, self._at_once, None) if file is not None}
+        def read(path: str) -> LogFile | None:
+            return self._read(path, lambda filesystem, path: read_log_file(
+                filesystem, path, self._keys, columns))
+
+        return {path: file for path, file in each_file(read, paths, self._at_once, None)
+                if file is not None}
 
     def _read_again(self, read: dict[str, LogFile]) -> None:
         """Look for columns in conditions that only the log has told of, as sensitive ones."""
         names = {name for path, name in self._columns.items()
-                 if self._is_sensitive(BOUNDS, path)} - self._sensitive
+                 if self._is_sensitive(path)} - self._sensitive
         paths = [path for path, file in read.items() if file.compares] if names else []
         for path, file in self._read_all(paths, names).items():
             read[path].values |= file.values
         self._sensitive |= names
 
-    def _read(self, path: str, columns: Iterable[str]) -> LogFile | None:
-        try:
-            return read_log_file(self._filesystem, path, self._keys, columns)
-        except KMS_FAULTS:
-            raise
-        except FileNotFoundError:
-            return None  # removed by the table's own cleaning
-        except FileError as error:
-            if path.endswith(".tmp"):  # it is being written, or was never finished
-                self._not_read(path, error)
-                return None
-            kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
-            self.found.append(AuditFinding(kind, f"this file of the table's log cannot be read: "
-                                           f"{error.message}", "restore it", path))
-            return None
-        except (SecureBloomError, OSError) as error:
-            self._not_read(path, error)
-            return None
-
-    def _not_read(self, path: str, error: Exception) -> None:
-        self.unread.append(FileAudit(path, UNREADABLE, not_checked=[f"everything: {error}"],
-                                     missing_keys=isinstance(error, KeyRetrievalError)))
+    def _is_sensitive(self, column: str, *, partitions: bool = False) -> bool:
+        name = self._columns.get(column, column)
+        return column in self._sensitive or super()._is_sensitive(name, partitions=partitions)
 
     # --- values in the log -----------------------------------------------------------------------
 
@@ -190,45 +150,32 @@ class DeltaAudit:
             for value in read[path].values if path in read else ():
                 where.setdefault(value, []).append(posixpath.basename(path))
         for (what, column), names in sorted(where.items()):
-            if self._is_sensitive(what, column):
-                column = self._columns.get(column, column)
-                listed = ", ".join(names[:_MAX_NAMES]) + (", ..." * (len(names) > _MAX_NAMES))
-                self.found.append(AuditFinding(
-                    "log", _SAYS[what], _REMEDIES[what], posixpath.join(self._table.folder, LOG),
-                    column, evidence=(f"found in {count(len(names), 'file')}: {listed}",)))
-
-    def _is_sensitive(self, what: str, column: str) -> bool:
-        if column in self._sensitive:
-            return True
-        if self._policy is None:
-            return False
-        name = self._columns.get(column, column)
-        if what == PARTITIONS:
-            return self._policy.rule_for_partition(name) is not None
-        return self._policy.is_sensitive(name)
+            if self._is_sensitive(column, partitions=what == PARTITIONS):
+                self._report(_MESSAGES[what], _REMEDIES[what], self._columns.get(column, column),
+                             names)
 
     # --- plaintext files -------------------------------------------------------------------------
 
-    def _life(self, read: dict[str, LogFile]) -> Callable[[str], str]:
+    def _role(self, read: dict[str, LogFile]) -> Callable[[str], str]:
         """Return a function that says whether a data file is live, if the whole log was read."""
-        complete = len(read) == len(self._table.log)
-        live = live_files({posixpath.basename(path): file for path, file in read.items()
-                           if posixpath.basename(posixpath.dirname(path)) == LOG}) \
-            if complete else None
+        folders = {path: posixpath.basename(posixpath.dirname(path)) for path in self._table.log}
+        live = None
+        if len(read) == len(self._table.log) and _STAGED not in folders.values():
+            live = live_files({posixpath.basename(path): file for path, file in read.items()
+                               if folders[path] == LOG})
 
-        def said(path: str) -> str:
+        def role(path: str) -> str:
             if path in self._table.changes:
                 return "a file of the change data feed"
             if live is None:
                 return "a file in the folder of the table"
-            return "a live file" if self._table.relative(path) in live \
+            return "a live file" if relative_path(path, self._table.folder) in live \
                 else "a file of an older version, or of no version"
-        return said
+        return role
 
-    def _report_plaintext(self, life: Callable[[str], str]) -> None:
+    def _report_plaintext(self, role: Callable[[str], str]) -> None:
         """Report plaintext where other files of the table are encrypted."""
-        is_encrypted = any(file.encryption not in (NO_ENCRYPTION, UNREADABLE)
-                           for file in self._files)
+        is_encrypted = self._has_encrypted_files()
         for file in self._files:
             if not file.rows:
                 continue  # it has no values, or cannot be read
@@ -237,11 +184,11 @@ class DeltaAudit:
             for column in columns:
                 if (file.file, column) not in self._known:
                     self._report_file(file, f"the column is encrypted in other files of the "
-                                            f"table, but not in this one, {life(file.file)}",
+                                            f"table, but not in this one, {role(file.file)}",
                                       column)
             if not columns and file.encryption == NO_ENCRYPTION and is_encrypted:
                 self._report_file(file, "other files of the table are encrypted, but not this one, "
-                                        f"{life(file.file)}")
+                                        f"{role(file.file)}")
 
     def _report_file(self, file: FileAudit, message: str, column: str | None = None) -> None:
         self.found.append(AuditFinding(

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import FormatError, UnsupportedError, error_location
+from secure_bloom.keys.iceberg import MASTER_KEY
 from secure_bloom.storage import avro
 from secure_bloom.storage.files import read_file
 from secure_bloom.storage.iceberg_metadata import not_metadata, parse_metadata
@@ -31,15 +32,18 @@ _KEYS = (131, 519)  # of a data file in a manifest, and of a manifest in a manif
 _VERSION = re.compile(r"v?(\d+)")
 
 
-class Columns(NamedTuple):
-    """The columns of a table: their dotted paths by field id, and the ids that partition it.
+class Definition(NamedTuple):
+    """What defines a table.
 
-    A column that was renamed has several, because older files have its older names. ``lists`` are
-    the names of the manifest lists.
+    ``names`` are the dotted paths of the columns by field id; a column that was renamed has
+    several, because older files have its older names. ``partitions`` are the ids of the columns
+    that partition the table, ``has_master_key`` is whether it is to be encrypted, and ``lists``
+    are the names of its manifest lists.
     """
 
     names: dict[int, set[str]]
     partitions: set[int]
+    has_master_key: bool
     lists: set[str]
 
 
@@ -52,8 +56,8 @@ def newest(paths: Iterable[str]) -> str | None:
     return max((path for path in paths if ".metadata.json" in path), key=version, default=None)
 
 
-def read_columns(filesystem: pa_fs.FileSystem, path: str) -> Columns:
-    """Read the columns of all schemas and partitions that a metadata file has.
+def read_definition(filesystem: pa_fs.FileSystem, path: str) -> Definition:
+    """Read a metadata file: the columns of all its schemas and partitions.
 
     Raises
     ------
@@ -71,12 +75,13 @@ def read_columns(filesystem: pa_fs.FileSystem, path: str) -> Columns:
                     names.setdefault(id_, set()).add(name)
             specs = metadata.get("partition-specs") \
                 or [{"fields": metadata.get("partition-spec", ())}]
-            return Columns(names, {id_ for spec in specs for field in spec["fields"]
-                                   if field["transform"] != "void"
-                                   for id_ in field.get("source-ids") or [field["source-id"]]},
-                           {snapshot["manifest-list"].rpartition("/")[2]
-                            for snapshot in metadata.get("snapshots") or ()
-                            if "manifest-list" in snapshot})
+            partitions = {id_ for spec in specs for field in spec["fields"]
+                          if field["transform"] != "void"
+                          for id_ in field.get("source-ids") or [field["source-id"]]}
+            lists = {snapshot["manifest-list"].rpartition("/")[2]
+                     for snapshot in metadata.get("snapshots") or () if "manifest-list" in snapshot}
+            has_master_key = MASTER_KEY in metadata.get("properties", ())
+            return Definition(names, partitions, has_master_key, lists)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             raise not_metadata() from None
 

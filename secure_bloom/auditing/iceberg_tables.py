@@ -1,11 +1,10 @@
-"""The audit of Iceberg tables: values and keys in their metadata."""
+"""The audit of Iceberg tables: files that are not encrypted, values and keys in the metadata."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import pyarrow.fs as pa_fs
 
@@ -13,29 +12,32 @@ from secure_bloom.auditing.iceberg_metadata import (
     BOUNDS,
     KEYS,
     SKETCHES,
-    Columns,
+    Definition,
     newest,
-    read_columns,
+    read_definition,
     read_values,
 )
-from secure_bloom.auditing.result import ENCRYPTED_FOOTER, UNREADABLE, AuditFinding, FileAudit
+from secure_bloom.auditing.result import (
+    ENCRYPTED_FOOTER,
+    NO_ENCRYPTION,
+    AuditFinding,
+    FileAudit,
+)
+from secure_bloom.auditing.table_audit import OTHER_PARTITIONS, AuditedTable, TableAudit
 from secure_bloom.display import count
-from secure_bloom.errors import FileError, SecureBloomError
+from secure_bloom.keys.iceberg import MASTER_KEY
 from secure_bloom.policy.policy import Policy
 from secure_bloom.storage.table_formats import ICEBERG_METADATA, iceberg_tables_below
-from secure_bloom.storage.versions import without_subtree
+from secure_bloom.storage.visibility import is_hidden
 
-_Result = TypeVar("_Result")
-
-_MAX_NAMES = 6
-_SAYS = {
+_MESSAGES = {
     BOUNDS: "the lower and upper bounds of the column are in manifests that are not encrypted",
     SKETCHES: "a statistics file that is not encrypted has hashes of the column's values, with "
               "which anyone can test which values exist",
     KEYS: "the keys of encrypted data files are in manifests that are not encrypted, so anyone who "
           "has these can read the files",
 }
-_ENCRYPT = "copy the rows into a table with encryption.key-id, in a catalog that encrypts, and " \
+_ENCRYPT = f"copy the rows into a table with {MASTER_KEY}, in a catalog that encrypts, and " \
            "delete this one with its copies"
 _REMEDIES = {
     BOUNDS: _ENCRYPT,
@@ -46,115 +48,82 @@ _REMEDIES = {
 
 
 @dataclass
-class IcebergTable:
+class IcebergTable(AuditedTable):
     """An Iceberg table in a folder that is audited.
 
     Attributes
     ----------
-    folder : str
     metadata : list of str
         The files in its folder ``metadata``, except Parquet files.
     """
 
-    folder: str
     metadata: list[str] = field(default_factory=list)
 
 
 def iceberg_tables(folder: str, found: Iterable[str]) -> list[IcebergTable]:
     """Find the tables in a folder, from the paths of all files below it, relative to it."""
-    found = list(found)
+    found = [path for path in found if not is_hidden(path)]
     tables = {root: IcebergTable(posixpath.join(folder, root).rstrip("/"))
               for root in iceberg_tables_below(found)}
     for path in found if tables else ():
         root, is_metadata, _ = f"/{path}".rpartition(f"/{ICEBERG_METADATA}/")
         table = tables.get(root.lstrip("/")) if is_metadata else None
-        if table is not None and not path.endswith((".crc", ".parquet")):
+        if table is not None and not path.endswith(".parquet"):
             table.metadata.append(posixpath.join(folder, path))
     return list(tables.values())
 
 
-def without_metadata(paths: Sequence[str], tables: Sequence[IcebergTable]) -> list[str]:
-    """Return the files that are not metadata of a table."""
-    metadata = {path for table in tables for path in table.metadata}
-    return [path for path in paths if path not in metadata]
-
-
-class IcebergAudit:
-    """The audit of one table, after that of its files.
-
-    ``files`` are the records of its files. The results are in ``found``, and in ``unread`` for each
-    file of the metadata that was not read.
-    """
+class IcebergAudit(TableAudit):
+    """The audit of one table."""
 
     def __init__(self, filesystem: pa_fs.FileSystem, table: IcebergTable,
-                 files: Sequence[FileAudit], policy: Policy | None):
-        self._filesystem, self._table = filesystem, table
-        self._policy = None if policy is None else policy.for_path(
-            without_subtree(filesystem, table.folder)[1])
-        self._sensitive = {column.column for file in files for column in file.columns
-                           if column.sensitive}
-        #: Iceberg encrypts all columns of a file, and hides their names from readers without keys
-        self._all = any(file.encryption == ENCRYPTED_FOOTER and not file.columns for file in files)
-        self.found: list[AuditFinding] = []
-        self.unread: list[FileAudit] = []
+                 files: Iterable[FileAudit], policy: Policy | None):
+        super().__init__(filesystem, table, ICEBERG_METADATA, files, policy)
+        self._metadata = table.metadata
+        # Iceberg encrypts all columns of a file, and hides their names from readers without keys.
+        self._all_are_sensitive = any(file.encryption == ENCRYPTED_FOOTER and not file.columns
+                                      for file in self._files)
 
     def run(self) -> None:
         """Fill in ``found`` and ``unread``."""
-        path = newest(self._table.metadata)
-        if path is None or not (self._sensitive or self._all or self._policy):
+        path = newest(self._metadata)
+        table = None if path is None else self._read(path, read_definition)
+        if path is None or table is None:
             return
-        columns = self._read(path, read_columns)
-        if columns is not None:
-            missing = columns.lists - set(map(posixpath.basename, self._table.metadata))
-            if missing:
-                self._not_read(path, f"{count(len(missing), 'manifest list')} of the table: not in "
-                                     "this folder")
-            self._report_partitions(columns)
-            self._report_values(columns)
+        missing = table.lists - set(map(posixpath.basename, self._metadata))
+        if missing:
+            self._not_read(path, f"{count(len(missing), 'manifest list')} of the table: not in "
+                                 "this folder")
+        self._all_are_sensitive |= table.has_master_key
+        self._report_plaintext(table)
+        if self._all_are_sensitive or self._sensitive or self._policy is not None:
+            self._report_partitions(table)
+            self._report_values(table)
 
-    def _report_partitions(self, columns: Columns) -> None:
-        for name in sorted({name for id_ in columns.partitions
-                            for name in columns.names.get(id_, ())}):
-            by_policy = self._policy is not None and self._policy.rule_for_partition(name)
-            if by_policy or self._all or name in self._sensitive:
+    def _report_plaintext(self, table: Definition) -> None:
+        """Report plaintext files of a table that is to be encrypted, or partly is."""
+        if table.has_master_key:
+            why = f"the table has the property {MASTER_KEY}, but this file is not encrypted"
+        elif self._has_encrypted_files():
+            why = "other files of the table are encrypted, but not this one"
+        else:
+            return
+        self.found += [AuditFinding("unencrypted", why, _ENCRYPT, file.file)
+                       for file in self._files if file.rows and file.encryption == NO_ENCRYPTION]
+
+    def _report_partitions(self, table: Definition) -> None:
+        for name in sorted({name for id_ in table.partitions for name in table.names.get(id_, ())}):
+            if self._is_sensitive(name, partitions=True):
                 self._report("the column partitions the table, so its values, or what a transform "
-                             "makes of them, are in the names of folders",
-                             "write the rows into a table with other partitions, and delete this "
-                             "one with its copies", name)
+                             "makes of them, are in the names of folders", OTHER_PARTITIONS, name)
 
-    def _report_values(self, columns: Columns) -> None:
+    def _report_values(self, table: Definition) -> None:
         where: dict[tuple[str, str | None], list[str]] = {}
-        for path in sorted(self._table.metadata):
+        for path in sorted(self._metadata):
             for what, id_ in self._read(path, read_values) or ():
-                names = [None] if what == KEYS else columns.names.get(id_, [f"of field id {id_}"])
+                names = [None] if what == KEYS else table.names.get(id_, [f"of field id {id_}"])
                 for name in names:
                     where.setdefault((what, name), []).append(posixpath.basename(path))
         for (what, name), files in sorted(where.items(), key=str):
             if name is None or self._is_sensitive(name):
-                listed = ", ".join(files[:_MAX_NAMES]) + ", ..." * (len(files) > _MAX_NAMES)
-                self._report(_SAYS[what], _REMEDIES[what], name,
-                             f"found in {count(len(files), 'file')}: {listed}")
-
-    def _is_sensitive(self, name: str) -> bool:
-        return self._all or name in self._sensitive or (
-            self._policy is not None and self._policy.is_sensitive(name))
-
-    def _report(self, message: str, remedy: str, column: str | None, *evidence: str) -> None:
-        folder = posixpath.join(self._table.folder, ICEBERG_METADATA)
-        self.found.append(AuditFinding("log", message, remedy, folder, column, evidence=evidence))
-
-    def _read(self, path: str, reader: Callable[[pa_fs.FileSystem, str], _Result]) \
-            -> _Result | None:
-        """Read a file of the metadata; None if that is not possible, which is noted."""
-        try:
-            return reader(self._filesystem, path)
-        except FileNotFoundError:
-            pass  # removed by the table's own cleaning
-        except FileError as error:
-            self.found.append(AuditFinding("damaged", error.message, "restore it", path))
-        except (SecureBloomError, OSError) as error:
-            self._not_read(path, f"everything: {error}")
-        return None
-
-    def _not_read(self, path: str, reason: str) -> None:
-        self.unread.append(FileAudit(path, UNREADABLE, not_checked=[reason]))
+                self._report(_MESSAGES[what], _REMEDIES[what], name, files)

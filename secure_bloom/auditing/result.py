@@ -24,7 +24,7 @@ KINDS = {
     "authentication": ("error", "Encrypted data that does not authenticate"),
     "damaged": ("error", "A file or filter that cannot be read"),
     "index": ("error", "An index without encryption of a sensitive column"),
-    "log": ("error", "Values of a sensitive column in the log of a table"),
+    "log": ("error", "Values of a sensitive column, or keys, in the log of a table"),
     "trace": ("warning", "Bytes of a plaintext Bloom filter that no footer references"),
     "guessed": ("warning", "An unencrypted column whose filters recognize guessed values"),
     "refused": ("warning", "A filter that some readers reject or ignore"),

@@ -7,15 +7,12 @@ from collections.abc import Iterable, Sequence
 import pyarrow.fs as pa_fs
 
 from secure_bloom.auditing.delta_tables import DeltaAudit, DeltaTable, delta_tables, with_changes
-from secure_bloom.auditing.iceberg_tables import (
-    IcebergAudit,
-    IcebergTable,
-    iceberg_tables,
-    without_metadata,
-)
+from secure_bloom.auditing.iceberg_tables import IcebergAudit, IcebergTable, iceberg_tables
 from secure_bloom.auditing.result import AuditResult, FileAudit
+from secure_bloom.auditing.table_audit import TableAudit
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.policy.policy import Policy
+from secure_bloom.storage.table_formats import without_iceberg_metadata
 
 
 class TablesBelow:
@@ -32,7 +29,7 @@ class TablesBelow:
 
     def data_files(self, paths: Sequence[str]) -> list[str]:
         """Return the files to audit: those of change data feeds, too, but no metadata."""
-        return without_metadata(with_changes(paths, self._delta), self._iceberg)
+        return with_changes(without_iceberg_metadata(paths), self._delta)
 
     def audit(self, filesystem: pa_fs.FileSystem, result: AuditResult, keys: Keys,
               policy: Policy | None, files_at_once: int | None) -> None:
@@ -41,7 +38,7 @@ class TablesBelow:
                                           *(table.folder for table in self._iceberg)])
         known = {(finding.file, finding.column) for finding in result.findings} \
             if self._delta else set()
-        audits: list[DeltaAudit | IcebergAudit] = [
+        audits: list[TableAudit] = [
             *(DeltaAudit(filesystem, table, files[table.folder], known, keys, policy,
                          files_at_once) for table in self._delta),
             *(IcebergAudit(filesystem, table, files[table.folder], policy)
@@ -55,11 +52,12 @@ class TablesBelow:
 def _by_folder(files: Iterable[FileAudit], folders: Iterable[str]) -> dict[str, list[FileAudit]]:
     """Return the files in each folder, but not in another one of these folders below it."""
     found: dict[str, list[FileAudit]] = {folder: [] for folder in folders}
+    inner = {folder.strip("/"): own for folder, own in found.items()}
     for file in files if found else ():
-        folder = file.file
-        while folder:
-            folder = folder.rpartition("/")[0]
-            if folder in found:
-                found[folder].append(file)
+        path = file.file.lstrip("/")  # some filesystems list t/f in folder /t
+        while path:
+            path = path.rpartition("/")[0]
+            if path in inner:
+                inner[path].append(file)
                 break
     return found

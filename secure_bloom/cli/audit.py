@@ -45,7 +45,8 @@ def audit(ctx: click.Context, path: str, policy: str | None, kms: KmsClient | No
     Finds plaintext filters on encrypted columns; sensitive columns that are not encrypted;
     readable statistics of encrypted columns; filters that do not authenticate, or that readers
     reject; files that share a file id; indexes without encryption of sensitive columns; values of
-    sensitive columns in the log of a Delta Lake table. Without keys, it sees what an attacker sees.
+    sensitive columns in the log of a Delta Lake or Iceberg table. Without keys, it sees what an
+    attacker sees.
 
     Exit code 0: everything was checked and no errors were found (there may be warnings); 1: errors
     were found; 4: no errors were found, but not everything was checked because keys are missing;

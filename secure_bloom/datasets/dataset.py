@@ -52,7 +52,8 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
         files of its current version are read.
     keys : KmsClient, ExplicitKeys, path of a keyring, or URI of a KMS, optional
         For encrypted files. Default: the KMS of the environment, see ``docs/keys.md``. Without
-        keys, or with ``secure_bloom.keys.NO_KEYS``, only plaintext parts can be read.
+        keys, or with ``secure_bloom.keys.NO_KEYS``, only plaintext parts can be read. Of a table
+        that Iceberg encrypts: the KMS that has its master key.
     schema : pyarrow.Schema, optional
         Default: all columns of all files, each with a type that holds the values of all files.
         Columns that a file lacks are null.

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from secure_bloom.crypto.gcm_stream import decrypt_stream
 from secure_bloom.errors import (
     AuthenticationError,
-    KeyNotFoundError,
     UnsupportedError,
     error_location,
 )
@@ -41,7 +40,7 @@ def live_files(source: Any, keys: Keys) -> LiveFiles:
     Raises
     ------
     UnsupportedError
-        If the table has delete files, or the source is a scan of a table with encrypted manifests.
+        If the table has delete files, or the source is a scan of a table with a master key.
     KeyRetrievalError
         If the KMS is missing or does not unwrap the keys.
     AuthenticationError
@@ -52,9 +51,9 @@ def live_files(source: Any, keys: Keys) -> LiveFiles:
     decrypting = None
     if MASTER_KEY in scan.table_metadata.properties and scan.snapshot() is not None:
         if table is None:
-            raise UnsupportedError("the manifests of this Iceberg table are encrypted, and a scan "
-                                   "does not have their keys: pass the table, and filter the data "
-                                   "set")
+            raise UnsupportedError(f"this Iceberg table has {MASTER_KEY}, and a scan does not have "
+                                   "the keys of its manifests: pass the table, and filter the "
+                                   "data set")
         decrypting = _decrypting(table.io, table.metadata_location, scan.snapshot(), keys)
         scan.io = decrypting or table.io
     tasks = list(scan.plan_files())
@@ -86,12 +85,10 @@ def _decrypting(plain: Any, metadata_location: str, snapshot: Any, keys: Any) \
     from pyiceberg.manifest import read_manifest_list
     kms = shared_keys(keys)
     with error_location(file=metadata_location):
-        if not hasattr(kms, "unwrap_key"):
-            raise KeyNotFoundError("the manifests of this Iceberg table are encrypted; pass the "
-                                   "KMS that holds its master key")
         with plain.new_input(metadata_location).open() as file:
             metadata = parse_metadata(file.read())
-        key = manifest_list_key(metadata, snapshot.snapshot_id, kms)
+        key = manifest_list_key(metadata, snapshot.snapshot_id,
+                                kms if hasattr(kms, "unwrap_key") else None)
     if key is None:
         return None
     found = _DecryptingIO(plain, {snapshot.manifest_list: key})

@@ -95,7 +95,8 @@ def find(source: DatasetSource, column: str, values: object, keys: Keys = None, 
         They are compared as by the operator ``in``, see ``docs/filters.md``; None is
         not found.
     keys : KmsClient, ExplicitKeys, path of a keyring, or URI of a KMS, optional
-        For encrypted files. Default: the KMS of the environment, see ``docs/keys.md``.
+        For encrypted files. Default: the KMS of the environment, see ``docs/keys.md``. Of a table
+        that Iceberg encrypts: the KMS that has its master key.
     columns : list of str, optional
         Names of the columns to return. Default: all. Only these columns and ``column`` must have
         types in all files that fit together.

@@ -25,11 +25,11 @@ class Decoder:
     """Reads values in the binary encoding. All methods raise ValueError at the end of the data."""
 
     def __init__(self, data: bytes):
-        self._data, self.place = bytes(data), 0
+        self._data, self.position = bytes(data), 0
 
     def has_more(self) -> bool:
         """Whether there are more bytes."""
-        return self.place < len(self._data)
+        return self.position < len(self._data)
 
     def byte(self) -> int:
         """Return the next byte."""
@@ -58,10 +58,10 @@ class Decoder:
 
     def take(self, size: int) -> bytes:
         """Read a number of bytes."""
-        end = self.place + size
+        end = self.position + size
         if size < 0 or end > len(self._data):
             raise ValueError("the data ends early")
-        taken, self.place = self._data[self.place:end], end
+        taken, self.position = self._data[self.position:end], end
         return taken
 
     def items(self, read: _Reader) -> list[Any]:
@@ -76,9 +76,9 @@ class Decoder:
     def several(self, read: _Reader, number: int) -> Iterator[Any]:
         """Read a number of values."""
         for _ in range(number):
-            start = self.place
+            start = self.position
             yield read(self)
-            if self.place == start:  # there could be any number of them
+            if self.position == start:  # there could be any number of them
                 raise ValueError("a value has no bytes")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow.fs as pa_fs
@@ -110,10 +110,17 @@ def table_below(folder: str, paths: Iterable[str]) -> Table | None:
 
 
 def iceberg_tables_below(paths: Iterable[str]) -> list[str]:
-    """Return the folders of the Iceberg tables among the paths in a folder, relative to it."""
+    """Return the folders of the Iceberg tables that have some files, by the paths of these."""
     found = (_MARKED.search(path) for path in paths if _METADATA_FILE in path)
-    roots = {match.string[:match.start()] for match in found if match and match["iceberg"]}
-    return sorted(root for root in roots if not (root and is_hidden(root)))
+    return sorted({match.string[:match.start()] for match in found if match and match["iceberg"]})
+
+
+def without_iceberg_metadata(paths: Sequence[str]) -> list[str]:
+    """Return the files that are not the metadata of an Iceberg table; it is visible to readers."""
+    tables = set(iceberg_tables_below(paths))
+    mark = f"/{ICEBERG_METADATA}/"
+    return [path for path in paths if not tables or path.endswith(".parquet")
+            or mark not in f"/{path}" or f"/{path}".rpartition(mark)[0][1:] not in tables]
 
 
 def _kind(match: re.Match[str]) -> str:

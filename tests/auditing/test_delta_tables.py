@@ -6,6 +6,7 @@ import random
 import time
 
 import pyarrow as pa
+import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 import pytest
 
@@ -121,6 +122,18 @@ def test_values_in_conditions_of_commands(tmp_path, predicate, leaks):
                                            if leaks else [])
 
 
+def test_a_table_in_another_filesystem(tmp_path):
+    name = put(tmp_path / "lake" / "people", "a.parquet", **ENCRYPTED)
+    put(tmp_path / "lake" / "people", "plain.parquet")
+    commit(tmp_path / "lake" / "people", 0, added(name, BOUNDS), added("plain.parquet"))
+    filesystem = pa_fs.SubTreeFileSystem(str(tmp_path), pa_fs.LocalFileSystem())
+    for place in ("lake", "lake/people/", "/lake/people"):
+        found = audit(place, KMS, filesystem=filesystem).findings
+        assert {(one.kind, one.column) for one in found} == {("log", "ssn"), ("unencrypted", "ssn")}
+        assert [one.message.rpartition(", ")[2] for one in found if one.kind == "unencrypted"] \
+            == ["a live file"]
+
+
 def test_values_of_a_sensitive_partition(tmp_path):
     name = put(tmp_path, "city=Rome/a.parquet", people().drop(["city"]), **ENCRYPTED)
     commit(tmp_path, 0, added(name, SAFE, partitionValues={"city": "Rome"}))
@@ -178,6 +191,17 @@ def test_which_files_are_live_is_said_only_if_the_log_says_it(tmp_path, checkpoi
         commit(tmp_path, version, added(name))
     [finding] = audit(tmp_path, KMS).findings
     assert finding.message.endswith(live or "a file in the folder of the table")
+
+
+def test_commits_that_a_catalog_manages_are_read_but_do_not_say_what_is_live(tmp_path):
+    put(tmp_path, "a.parquet", **ENCRYPTED)
+    commit(tmp_path, 0, added(put(tmp_path, "plain.parquet"), SAFE))
+    (tmp_path / "_delta_log" / "_staged_commits").mkdir()
+    commit(tmp_path, 1, added("a.parquet", BOUNDS), name="_staged_commits/{:020}.3a0d65cd.json")
+    result = audit(tmp_path, KMS)
+    assert about(result) == [("ssn", f"found in 1 file: {1:020}.3a0d65cd.json")]
+    [plain] = [one for one in result.findings if one.kind == "unencrypted"]
+    assert plain.message.endswith("a file in the folder of the table")
 
 
 @pytest.mark.parametrize("content", [

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from secure_bloom import Policy, UniformKey, audit, write_table
-from secure_bloom.auditing.iceberg_metadata import KEYS, newest, read_columns, read_values
+from secure_bloom.auditing.compliance import check_files
+from secure_bloom.auditing.iceberg_metadata import newest, read_definition, read_values
 from secure_bloom.auditing.iceberg_tables import iceberg_tables
 from tests.storage.avro_files import avro_file, binary, field, long
 
@@ -42,6 +44,11 @@ def table(tmp_path):
 
 def folder(table) -> Path:
     return Path(table.location().removeprefix("file://"))
+
+
+def data_file(table) -> str:
+    [task] = table.scan().plan_files()
+    return task.file.file_path.removeprefix("file://")
 
 
 def in_log(result) -> dict:
@@ -83,6 +90,35 @@ def test_without_sensitive_columns_no_manifest_is_read(table, monkeypatch):
         audit(folder(table), policy=POLICY)
 
 
+def test_plaintext_files_of_a_table_with_a_master_key_are_found(table):
+    with table.transaction() as change:
+        change.set_properties({"encryption.key-id": "pii"})
+    result = audit(folder(table))
+    [finding] = [one for one in result.findings if one.kind == "unencrypted"]
+    assert finding.file == data_file(table) and "encryption.key-id" in finding.message
+    assert set(in_log(result)) == {"ssn", "amount"}
+
+
+def test_plaintext_files_beside_encrypted_ones_are_found(table):
+    write_table(PEOPLE, folder(table) / "data" / "b.parquet", encryption=UniformKey(bytes(16)))
+    write_table(PEOPLE[:0], folder(table) / "data" / "without_rows.parquet")
+    [finding] = [one for one in audit(folder(table)).findings if one.kind == "unencrypted"]
+    assert finding.file == data_file(table) and "other files of the table" in finding.message
+
+
+@pytest.mark.parametrize("place", ["/t", "t", "/"])
+def test_a_table_in_a_filesystem_that_omits_the_first_slash(table, place):
+    filesystem = SubTreeFileSystem(str(folder(table).parent), LocalFileSystem())
+    write_table(PEOPLE, folder(table) / "data" / "b.parquet", encryption=UniformKey(bytes(16)))
+    kinds = {finding.kind for finding in audit(place, filesystem=filesystem).findings}
+    assert kinds == {"unencrypted", "log"}
+
+
+def test_policy_check_leaves_metadata_files_out(table):
+    assert {violation.file for violation in check_files(folder(table), POLICY)} \
+        == {data_file(table)}
+
+
 def test_sketches_of_sensitive_columns_are_found(table):
     add_statistics(table, 1, 2)
     result = audit(folder(table), policy=POLICY)
@@ -91,9 +127,7 @@ def test_sketches_of_sensitive_columns_are_found(table):
 
 
 def test_columns_of_files_with_encrypted_footers_are_all_sensitive(table):
-    [task] = table.scan().plan_files()
-    path = task.file.file_path.removeprefix("file://")
-    write_table(PEOPLE, path, encryption=UniformKey(bytes(16)))
+    write_table(PEOPLE, data_file(table), encryption=UniformKey(bytes(16)))
     assert set(in_log(audit(folder(table)))) == {"ssn", "amount"}
 
 
@@ -107,11 +141,21 @@ def test_a_sensitive_partition_is_found(table):
     assert finding.column == "ssn"
 
 
-def test_keys_in_a_plaintext_manifest_are_found(table, monkeypatch):
-    monkeypatch.setattr("secure_bloom.auditing.iceberg_tables.read_values",
-                        lambda *_: {(KEYS, 0)})
-    [finding] = [one for one in audit(folder(table), policy=POLICY).findings if one.kind == "log"]
-    assert finding.column is None and "keys of encrypted data files" in finding.message
+def test_keys_in_a_plaintext_manifest_are_found(table):
+    from pyiceberg import manifest
+    from pyiceberg.typedef import Record
+    path = folder(table) / "metadata" / "9-m0.avro"
+    file = manifest.DataFile.from_args(
+        content=manifest.DataFileContent.DATA, file_path="a", partition=Record(), record_count=1,
+        file_format=manifest.FileFormat.PARQUET, file_size_in_bytes=1, key_metadata=b"key")
+    with manifest.write_manifest(2, table.spec(), table.schema(), table.io.new_output(str(path)), 1,
+                                 "null") as writer:
+        writer.add_entry(manifest.ManifestEntry.from_args(
+            status=manifest.ManifestEntryStatus.ADDED, snapshot_id=1, data_file=file))
+    findings = audit(folder(table), policy=POLICY).findings
+    [finding] = [one for one in findings if one.kind == "log" and one.column is None]
+    assert "keys of encrypted data files" in finding.message
+    assert finding.evidence == ("found in 1 file: 9-m0.avro",)
 
 
 def test_encrypted_manifests_reveal_nothing(table):
@@ -141,7 +185,7 @@ def test_what_was_not_searched_is_listed(table):
     assert not not_checked
 
 
-def test_the_newest_metadata_file_has_the_columns(tmp_path):
+def test_the_newest_metadata_file_has_the_columns():
     assert newest(["m/00009-a.metadata.json", "m/00010-b.gz.metadata.json", "m/11.avro"]) \
         == "m/00010-b.gz.metadata.json"
     assert newest(["m/v2.metadata.json", "m/v10.metadata.json"]) == "m/v10.metadata.json"
@@ -149,7 +193,6 @@ def test_the_newest_metadata_file_has_the_columns(tmp_path):
 
 
 def test_columns_are_named_as_in_parquet(tmp_path):
-    from pyarrow.fs import LocalFileSystem
     map_ = {"type": "map", "key-id": 4, "key": "string", "value-id": 5, "value": {
         "type": "list", "element-id": 6, "element": "long"}}
     schema = {"type": "struct", "fields": [
@@ -158,14 +201,13 @@ def test_columns_are_named_as_in_parquet(tmp_path):
             {"id": 3, "name": "c", "type": map_}]}}]}
     path = tmp_path / "v1.gz.metadata.json"
     path.write_bytes(gzip.compress(json.dumps({"schema": schema}).encode()))
-    names = read_columns(LocalFileSystem(), str(path)).names
+    names = read_definition(LocalFileSystem(), str(path)).names
     assert names == {1: {"a"}, 2: {"b"}, 3: {"b.c"}, 4: {"b.c.key_value.key"},
                      5: {"b.c.key_value.value"}, 6: {"b.c.key_value.value.list.element"}}
 
 
 def test_manifest_lists_have_no_bounds(table):
     [path] = (folder(table) / "metadata").glob("snap-*.avro")
-    from pyarrow.fs import LocalFileSystem
     assert read_values(LocalFileSystem(), str(path)) == set()
 
 
@@ -174,7 +216,7 @@ def test_manifest_lists_have_no_bounds(table):
     gzip.compress(b"Obj"), b"PFA1" + b'{"blobs":[{"type":"apache-datasketches-theta-v1",'
     b'"fields":["078-05-1120"]}]}' + (80).to_bytes(4, "little") + bytes(4) + b"PFA1"])
 def test_what_is_in_the_place_of_a_columns_id_is_not_shown(table, content):
-    write_table(PEOPLE, table.scan().plan_files()[0].file.file_path.removeprefix("file://"),
+    write_table(PEOPLE, data_file(table),
                 encryption=UniformKey(bytes(16)))  # so all columns are sensitive
     (folder(table) / "metadata" / "m.avro").write_bytes(content)
     result = audit(folder(table))
@@ -199,10 +241,9 @@ def test_a_column_that_was_renamed_is_known_by_its_older_names(table):
     {"partition-spec": [{"source-id": 1, "transform": "identity"}]},
     {"partition-specs": [{"fields": [{"source-ids": [1, 2], "transform": "x"}]}]}])
 def test_partitions_of_older_and_newer_versions_are_found(tmp_path, metadata):
-    from pyarrow.fs import LocalFileSystem
     path = tmp_path / "v1.metadata.json"
     path.write_text(json.dumps({"schema": {"type": "struct", "fields": []}, **metadata}))
-    assert 1 in read_columns(LocalFileSystem(), str(path)).partitions
+    assert 1 in read_definition(LocalFileSystem(), str(path)).partitions
 
 
 @pytest.mark.parametrize("content", [
@@ -233,11 +274,3 @@ def test_manifests_in_another_folder_are_not_checked(table, tmp_path):
     result = audit(folder(table), policy=POLICY)
     [unread] = [file for file in result.files if file.not_checked]
     assert unread.not_checked == ["1 manifest list of the table: not in this folder"]
-
-
-@pytest.mark.parametrize("place", ["t", "/t", "", "/"])
-def test_the_root_of_a_file_system_may_be_a_table(table, place):
-    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
-    root = folder(table).parent if "t" in place else folder(table)
-    result = audit(place, policy=POLICY, filesystem=SubTreeFileSystem(str(root), LocalFileSystem()))
-    assert sorted(one.kind for one in result.findings) == ["log", "unencrypted"]

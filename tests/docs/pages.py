@@ -21,6 +21,13 @@ def prose(text: str) -> str:
     return _FENCE.sub("", text)
 
 
+def section(page: str, heading: str) -> str:
+    """Return the text below a heading of the second level of a page in docs."""
+    _, found, rest = (ROOT / "docs" / page).read_text().partition(f"\n## {heading}\n")
+    assert found, f"{page} has no section {heading}"
+    return rest.partition("\n## ")[0]
+
+
 def links(text: str) -> list[str]:
     """Return the targets of the links and pictures of a page."""
     return _LINK.findall(prose(text))

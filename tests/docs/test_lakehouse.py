@@ -1,4 +1,4 @@
-"""docs/lakehouse.md: each line of its table names a test."""
+"""docs/lakehouse.md: each row of its tables of operations names a test."""
 
 import base64
 import re
@@ -12,12 +12,25 @@ from tests.docs.pages import ROOT
 TEXT = (ROOT / "docs" / "lakehouse.md").read_text()
 TESTS = set(re.findall(r"^def (test_\w+)\(", "\n".join(
     path.read_text() for path in (ROOT / "tests" / "lakehouse").glob("test_*.py")), re.MULTILINE))
-LINES = re.findall(r"^\| (?:Iceberg|Delta Lake) \|.*\|$", TEXT, re.MULTILINE)
+TABLES = re.findall(r"^\| to do \| result \| test \|\n\|-.*\n((?:\|.*\n)+)", TEXT, re.MULTILINE)
+PEERS = (ROOT / "tests" / "lakehouse" / "conftest.py").read_text()
 
 
-@pytest.mark.parametrize("line", LINES)
-def test_each_line_names_a_test_that_exists(line):
-    _, result, tests = (cell.strip() for cell in line.strip("|").rsplit("|", 2))
+def test_the_page_has_a_table_of_operations_for_each_format_that_was_tried():
+    assert re.findall(r"^### (.*), operation by operation$", TEXT, re.MULTILINE) \
+        == ["Iceberg", "Delta Lake"]
+    assert len(TABLES) == 2
+
+
+def test_the_page_names_the_versions_that_are_tried():
+    spark = re.findall(r'^SPARK = "(.*)"$', PEERS, re.MULTILINE)
+    iceberg, delta = re.findall(r"_2\.13:([\d.]+)", PEERS)
+    assert f"Spark {spark[0]} with Iceberg {iceberg} and Delta Lake {delta}," in TEXT
+
+
+@pytest.mark.parametrize("row", [row for table in TABLES for row in table.splitlines()])
+def test_each_row_names_a_test_that_exists(row):
+    _, result, tests = (cell.strip() for cell in row.strip("|").rsplit("|", 2))
     assert re.match(r"works|refused|leaks|cannot", result)
     assert set(re.findall(r"`(test_\w+)`", tests)) & TESTS
 

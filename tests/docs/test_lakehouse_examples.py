@@ -3,11 +3,10 @@
 import pytest
 
 from tests.doc_examples import check_outputs, run_examples
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, section
 
 pytestmark = pytest.mark.slow
-DELTA = (ROOT / "docs" / "lakehouse.md").read_text().partition("\n## Delta Lake\n")[2] \
-    .partition("\n## ")[0]
+DELTA = section("lakehouse.md", "Delta Lake")
 
 
 def test_files_of_secure_bloom_as_a_delta_table_and_an_audit(tmp_path):

@@ -107,7 +107,9 @@ def metadata(timestamp="1795420741015", sealed_for="1795420741015"):
 
 def test_the_kms_unwraps_the_key_of_a_manifest_list():
     assert manifest_list_key(metadata(), 7, KMS) == KeyMetadata.parse(WITH_LENGTH)
-    assert manifest_list_key(metadata(), 6, KMS) is None
+    assert manifest_list_key(metadata(), 6, None) is None
+    with pytest.raises(KeyNotFoundError, match="pass the KMS that holds its master key"):
+        manifest_list_key(metadata(), 7, None)
 
 
 @pytest.mark.parametrize("number", [0, 1])

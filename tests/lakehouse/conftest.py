@@ -13,7 +13,8 @@ from tests.spark.helpers import QUICK_JVM
 
 SPARK = "4.1"
 ICEBERG = f"org.apache.iceberg:iceberg-spark-runtime-{SPARK}_2.13:1.12.0"
-JARS = (ICEBERG, f"io.delta:delta-spark_{SPARK}_2.13:4.4.0")
+JARS = (ICEBERG, f"io.delta:delta-spark_{SPARK}_2.13:4.4.0",
+        "org.apache.parquet:parquet-hadoop:1.16.0:tests")  # has a KMS
 _EXTENSIONS = ("org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
                "io.delta.sql.DeltaSparkSessionExtension")
 

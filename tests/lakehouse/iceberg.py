@@ -3,11 +3,13 @@
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-
-from pyiceberg.table import StaticTable
+from typing import TYPE_CHECKING
 
 from secure_bloom.keys import InMemoryKms
 from tests.peers.process import cached_build, find_tool, run_compiler
+
+if TYPE_CHECKING:
+    from pyiceberg.table import StaticTable
 
 MASTER_KEY = bytes(range(16))
 KMS = InMemoryKms({"pii": MASTER_KEY})
@@ -65,7 +67,8 @@ def folder_of(spark, name: str) -> Path:
     return Path(path).parents[1]
 
 
-def pyiceberg_table(spark, name: str) -> StaticTable:
+def pyiceberg_table(spark, name: str) -> "StaticTable":
     """Return the current version of a table, as pyiceberg opens it by its metadata file."""
+    from pyiceberg.table import StaticTable
     log = spark.table(f"{name}.metadata_log_entries").orderBy("timestamp").collect()
     return StaticTable.from_metadata(log[-1].file)

@@ -182,8 +182,11 @@ def test_a_catalog_of_another_kind_accepts_a_master_key_and_writes_plaintext(spa
     spark.sql(f"INSERT INTO {name} {PEOPLE}")
     files = data_files(spark, name)
     assert magics(files) == {PLAINTEXT} and set(files.values()) == {None}
+    found = [one for one in audit(folder_of(spark, name)).findings if one.kind == "unencrypted"]
+    assert {one.file for one in found} == set(files)
     table = pyiceberg_table(spark, name)
-    assert secure_bloom.dataset(table, KMS).count_rows() == 2000
+    for keys in (None, KMS):
+        assert secure_bloom.dataset(table, keys).count_rows() == 2000
     with pytest.raises((AuthenticationError, KeyRetrievalError), match="not encrypted"):
         secure_bloom.dataset(table, KMS, require_encryption=True)
 

@@ -106,6 +106,11 @@ def test_pyiceberg_alone_cannot_read_a_table(spark, people):
         list(pyiceberg_table(spark, people).scan().plan_files())
 
 
+def test_an_index_of_a_table_is_refused(spark, people):
+    with pytest.raises(KeyRetrievalError, match="has no key metadata"):
+        secure_bloom.index.build(folder_of(spark, people) / "data", ["ssn"], KMS)
+
+
 def test_errors_of_keys_name_the_table(spark, people):
     table = pyiceberg_table(spark, people)
     for keys, error in [(None, KeyNotFoundError), (ExplicitKeys(bytes(16)), KeyNotFoundError),
@@ -189,12 +194,18 @@ def test_table_statistics_are_written_in_plaintext(spark, people):
     assert {(one.kind, one.column) for one in findings} == {("log", "ssn"), ("log", "amount")}
 
 
-def test_pyiceberg_cannot_write_to_a_table(spark, people, tmp_path):
+def test_an_append_of_pyiceberg_fails_and_leaves_plaintext(spark, people, tmp_path):
+    name = create(spark, "encrypted.db.failed_append")
     catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}")
     catalog.create_namespace("n")
-    table = catalog.register_table("n.t", pyiceberg_table(spark, people).metadata_location)
+    table = catalog.register_table("n.t", pyiceberg_table(spark, name).metadata_location)
     with pytest.raises(ValueError, match="Cannot write manifest for table version: 3"):
         table.append(pa.table({"ssn": [ssn(1)], "amount": [1]}))
+    live = set(map(Path, data_files(spark, name)))
+    [left] = set(folder_of(spark, name).rglob("*.parquet")) - live
+    assert secure_bloom.read_table(left)["ssn"].to_pylist() == [ssn(1)]
+    findings = audit(folder_of(spark, name)).findings
+    assert {(one.kind, one.file) for one in findings} == {("unencrypted", str(left))}
 
 
 def test_an_audit_of_the_folder_finds_nothing(spark, people):

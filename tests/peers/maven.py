@@ -14,6 +14,9 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 """
 _DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId>" \
               "<version>{}</version></dependency>"
+_CLASSIFIED = _DEPENDENCY.replace("</dependency>", """<classifier>{}</classifier>
+  <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>
+  </dependency>""")
 
 
 def classpath(*coordinates: str) -> list[Path]:
@@ -22,7 +25,7 @@ def classpath(*coordinates: str) -> list[Path]:
     Parameters
     ----------
     coordinates
-        ``group:artifact:version``.
+        ``group:artifact:version``; with ``:classifier``, that jar alone.
 
     Raises
     ------
@@ -32,7 +35,8 @@ def classpath(*coordinates: str) -> list[Path]:
     def fetch(folder: Path) -> None:
         pom = folder / "pom.xml"
         pom.write_text(_POM.format("".join(
-            _DEPENDENCY.format(*one.split(":")) for one in coordinates)))
+            (_CLASSIFIED if one.count(":") == 3 else _DEPENDENCY).format(*one.split(":"))
+            for one in coordinates)))
         done = subprocess.run(
             [find_tool("mvn"), "-q", "-B", "-f", str(pom), "dependency:copy-dependencies",
              "-DincludeScope=runtime", f"-DoutputDirectory={folder}"],

@@ -42,7 +42,8 @@ def run(
     """
     settings = [f"-D{name}={value}" for name, value in _settings(master_keys).items()]
     done = subprocess.run(
-        [*_java(), *settings, command, fspath(path), *options], capture_output=True, text=True
+        [*java_command(), *settings, command, fspath(path), *options],
+        capture_output=True, text=True,
     )
     lines = [line.removeprefix("INFO ") for line in done.stderr.splitlines()]
     if done.returncode:
@@ -58,8 +59,14 @@ def _settings(master_keys: Mapping[str, bytes] | None) -> dict[str, str]:
     return {**_KEY_TOOLS, "peer.master.keys": json.dumps(encoded)}
 
 
-def _java() -> list[str]:
-    """The command line, with Hadoop and Guava from the jars of pyspark."""
+def java_command() -> list[str]:
+    """Return the command line, with Hadoop and Guava from the jars of pyspark.
+
+    Raises
+    ------
+    PeerUnavailable
+        If parquet-cli is not available.
+    """
     fetched = classpath(f"org.apache.parquet:parquet-cli:{VERSION}",
                         "org.slf4j:slf4j-simple:1.7.33")
     places = [compiled(SOURCES), *fetched, jars() / "*"]

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import secure_bloom
-from secure_bloom import ExplicitKeys, ParquetFile, SplitBlockBloomFilter, audit, seal
+from secure_bloom import ExplicitKeys, ParquetFile, SplitBlockBloomFilter, attach, audit, seal
 from secure_bloom.auditing.evidence import find_plain_filters
 from secure_bloom.errors import AuthenticationError
 from secure_bloom.parquet.header import decode_header
@@ -36,10 +36,10 @@ def our_keys(keys: Keys) -> ExplicitKeys:
     return ExplicitKeys(keys.footer_key, dict(keys.column_keys), aad_prefix=keys.aad_prefix)
 
 
-def by_arrow_rs(arrow_rs: ArrowRs, folder: Path, keys: Keys) -> Path:
+def by_arrow_rs(arrow_rs: ArrowRs, folder: Path, keys: Keys, bloom=("ssn",)) -> Path:
     """A file of two row groups, with a filter on ssn."""
     pq.write_table(ROWS, folder / "plain.parquet", compression="none")
-    arrow_rs.copy(folder / "plain.parquet", folder / "a.parquet", to_keys=keys, bloom=["ssn"],
+    arrow_rs.copy(folder / "plain.parquet", folder / "a.parquet", to_keys=keys, bloom=bloom,
                   row_group_rows=6)
     return folder / "a.parquet"
 
@@ -143,5 +143,17 @@ def test_audit_finds_the_leak_and_seal_repairs_it(arrow_rs: ArrowRs, tmp_path: P
         assert [bytes(file.read_bloom_filter(group, "ssn").bitset) for group in range(2)] \
             == [bytes(bits.bitset) for bits in before]
 
+    arrow_rs.copy(path, tmp_path / "back.parquet", keys=WRITTEN[way])
+    assert pq.read_table(tmp_path / "back.parquet").equals(ROWS)
+
+
+@every_way
+def test_filters_are_attached_to_files_without_any(arrow_rs: ArrowRs, tmp_path: Path, way: str):
+    path, keys = by_arrow_rs(arrow_rs, tmp_path, WRITTEN[way], bloom=()), our_keys(WRITTEN[way])
+    assert plain_filters(path) == []
+    assert attach(path, {"ssn": True}, keys).changed[0].built == 2
+    assert audit(path, keys, scan=True).ok and plain_filters(path) == []
+    found = secure_bloom.read_table(path, keys, filters=[("ssn", "==", "078-05-0008")])
+    assert found.equals(ROWS[8:9])
     arrow_rs.copy(path, tmp_path / "back.parquet", keys=WRITTEN[way])
     assert pq.read_table(tmp_path / "back.parquet").equals(ROWS)

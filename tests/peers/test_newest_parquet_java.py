@@ -26,7 +26,7 @@ def newest() -> Iterator[ParquetJava]:
         yield peer
 
 
-def test_it_is_the_newest(newest: ParquetJava, tmp_path: Path):
+def test_it_is_the_release_that_was_fetched(newest: ParquetJava, tmp_path: Path):
     path = examples.write(newest, tmp_path / "a.parquet", None)
     assert newest.footer(path)["created_by"].startswith(f"parquet-mr version {NEWEST} ")
 

@@ -37,13 +37,15 @@ def write(path: Path, encryption: EncryptionConfiguration | None = None) -> Path
     return path
 
 
-def parquet_cli_run(*arguments: object, **options: object) -> list[str]:
-    return available(lambda: parquet_cli.run(*arguments, **options), is_fetched=True)
+@pytest.fixture(scope="module", autouse=True)
+def is_available() -> None:
+    """Fetch parquet-cli once for all tests, or skip them all at once."""
+    available(parquet_cli.java_command, is_fetched=True)
 
 
 def answers(path: Path, column: str, values: Sequence[str], **options: object) -> list[list[bool]]:
     """For each row group whether the filter may have each value."""
-    lines = parquet_cli_run("bloom-filter", path, "-c", column, "-v", ",".join(values), **options)
+    lines = parquet_cli.run("bloom-filter", path, "-c", column, "-v", ",".join(values), **options)
     groups: list[list[bool]] = []
     for line in lines:
         if re.match(r"Row group \d+:", line):
@@ -86,10 +88,10 @@ def test_encrypted_filters_are_refused_even_with_keys(tmp_path: Path, encryption
 def test_metadata_and_rows_are_read_with_keys(tmp_path: Path, encryption):
     path = write(tmp_path / "a.parquet", encryption)
     keys = {"master_keys": MASTER_KEYS} if encryption else {}
-    metadata = parquet_cli_run("meta", path, **keys)
+    metadata = parquet_cli.run("meta", path, **keys)
     assert sum(line.startswith("Row group") for line in metadata) == 2
-    rows = parquet_cli_run("cat", path, **keys)
+    rows = parquet_cli.run("cat", path, **keys)
     assert sum('"name": "Zoë"' in line for line in rows) == 1
     if encryption:
         with pytest.raises(PeerError):
-            parquet_cli_run("cat", path)
+            parquet_cli.run("cat", path)

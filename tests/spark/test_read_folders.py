@@ -204,7 +204,8 @@ def test_columns_are_all_that_is_decrypted(spark, tmp_path, keyring, encrypted):
           **{"parquet.encryption.plaintext.footer": "true"})
     assert rows(read(spark, tmp_path / "t", columns='["city"]')) == ["Row(city='city-0')",
                                                                     "Row(city='city-1')"]
-    assert "there is no such column" in failure(lambda: read(spark, tmp_path / "t", columns="x"))
+    misspelt = failure(lambda: read(spark, tmp_path / "t", columns="citty"))
+    assert "there is no such column in the first file (did you mean 'city'?); existing" in misspelt
     with_schema = spark.read.format("secure_parquet").schema("id long").option("columns", "city")
     assert "not in option columns" in failure(with_schema.load(str(tmp_path / "t")).collect)
 

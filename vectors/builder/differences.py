@@ -98,6 +98,7 @@ _REASONS = {
     "arrow-rs": [
         (r"arrow-rs-\w+",
          "does not encrypt Bloom filters, and reads plaintext ones of encrypted columns"),
+        (r"hash_boolean\w*", "hashes booleans, and writes filters of such columns"),
         (r"index_of_0_blocks|build_(0|31)_bytes|check_in_(0|31)_bytes",
          "accepts bitsets of any length; using one without a block panics"),
         (r"build_(33|48)_bytes|check_in_33_bytes|header_of_\d+_bytes|plain-bitset-of-\d+-bytes",

@@ -2,18 +2,13 @@ package secure_bloom.spark;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
-import java.util.HashMap;
-import java.util.List;
+import java.util.Iterator;
 import java.util.Locale;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
-import org.apache.parquet.column.ColumnDescriptor;
 import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
 import org.apache.parquet.hadoop.metadata.ColumnPath;
-import org.apache.parquet.schema.GroupType;
-import org.apache.parquet.schema.MessageType;
-import org.apache.parquet.schema.Type;
 
 /**
  * Tables of Delta Lake, whose log repeats the minimum and maximum of columns in plaintext.
@@ -24,7 +19,6 @@ final class DeltaTables {
   private static final String LOG = "_delta_log";
   private static final String COLUMNS = "delta.dataSkippingStatsColumns";
   private static final String NUMBER = "delta.dataSkippingNumIndexedCols";
-  private static final int DEFAULT_NUMBER = 32;
   private static final String MAPPING = "delta.columnMapping.mode";
   private static final String COLLECT = "spark.databricks.delta.stats.collect";
 
@@ -37,59 +31,28 @@ final class DeltaTables {
     return folder.getName().equals(LOG);
   }
 
-  /** Refuses a file of a table if the log would get statistics of its encrypted columns. */
-  static void check(Configuration conf, Path file, MessageType schema, Map columns) {
+  /**
+   * Refuses a file of a table if the log could get statistics of its encrypted columns.
+   *
+   * Which columns are the first ones is not known here: files may have them in another order.
+   */
+  static void check(Configuration conf, Path file, Map columns) {
     if (columns.isEmpty() || !conf.getBoolean(COLLECT, true) || !isInTable(conf, file)) {
       return;
     }
-    List leaves = schema.getColumns();
-    Map places = new HashMap();
-    count(schema, "", 0, places);
-    for (int i = 0; i < leaves.size(); i++) {
-      ColumnPath leaf = ColumnPath.get(((ColumnDescriptor) leaves.get(i)).getPath());
-      if (columns.containsKey(leaf) && isIndexed(conf, leaf, places)) {
+    String names = conf.get(COLUMNS);
+    if (names == null && conf.get(NUMBER, "").equals("0")) {
+      return;
+    }
+    for (Iterator i = columns.keySet().iterator(); i.hasNext();) {
+      ColumnPath leaf = (ColumnPath) i.next();
+      if (names == null || isMapped(conf) || isNamed(names, leaf)) {
         throw new ParquetCryptoRuntimeException("nothing was written: column " + leaf.toDotString()
             + " is encrypted, but the log of its Delta Lake table would repeat its minimum and "
             + "maximum in plaintext. Set the table property " + COLUMNS + " to columns that need "
             + "not be encrypted, or " + NUMBER + " to 0");
       }
     }
-  }
-
-  private static boolean isIndexed(Configuration conf, ColumnPath leaf, Map places) {
-    String names = conf.get(COLUMNS);
-    if (names != null) {
-      return isMapped(conf) || isNamed(names, leaf);  // the names are those of the table
-    }
-    int number = conf.getInt(NUMBER, DEFAULT_NUMBER);
-    for (String path = leaf.toDotString(); ; path = path.substring(0, path.lastIndexOf('.'))) {
-      if (places.containsKey(path)) {
-        return number < 0 || ((Integer) places.get(path)).intValue() < number;
-      }
-    }
-  }
-
-  /** Adds the place of each column, as Delta counts them: a list or map is one. */
-  private static int count(GroupType group, String prefix, int place, Map places) {
-    for (int i = 0; i < group.getFieldCount(); i++) {
-      Type field = group.getType(i);
-      String path = prefix + field.getName();
-      if (isStruct(field)) {
-        place = count(field.asGroupType(), path + ".", place, places);
-      } else {
-        places.putIfAbsent(path, Integer.valueOf(place++));
-      }
-    }
-    return place;
-  }
-
-  private static boolean isStruct(Type field) {
-    if (field.isPrimitive() || field.isRepetition(Type.Repetition.REPEATED)
-        || field.getLogicalTypeAnnotation() != null) {
-      return false;
-    }
-    GroupType group = field.asGroupType();  // a variant is one column, and may have no annotation
-    return !(group.containsField("metadata") && group.containsField("value"));
   }
 
   /** Refuses a policy where files have other names of columns than the table. */
@@ -101,6 +64,7 @@ final class DeltaTables {
     }
   }
 
+  /** Whether the files have other names of columns than the table and its properties. */
   private static boolean isMapped(Configuration conf) {
     return !conf.get(MAPPING, "none").equals("none");
   }

@@ -64,7 +64,7 @@ public final class NativeCrypto
       }
       return null;
     }
-    DeltaTables.check(conf, file, context.getSchema(), columns);
+    DeltaTables.check(conf, file, columns);
     checkFilters(conf, plan, context.getSchema());
     if (plan.has("policy") && columns.isEmpty() && !needsFooter(plan)) {
       throw new ParquetCryptoRuntimeException("nothing was written: the policy requires no "

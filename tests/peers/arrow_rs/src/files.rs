@@ -142,7 +142,7 @@ impl Reading {
     }
 }
 
-/// A panic is no refusal.
+/// Of a refusal; a panic is an error instead.
 fn outcome_of(message: &str) -> &'static str {
     if message.contains(PANIC) {
         return "error";

@@ -16,6 +16,7 @@ const BLOCK: usize = 32;
 
 /// A value as arrow-rs inserts it.
 pub enum Value {
+    Boolean(bool),
     Int32(i32),
     Int64(i64),
     Float(f32),
@@ -28,7 +29,7 @@ pub enum Value {
 impl Value {
     pub fn from_plain(physical: Type, plain: Vec<u8>, length: usize) -> Result<Value, Failure> {
         match physical {
-            Type::BOOLEAN => skip("arrow-rs hashes booleans, which have no filters here"),
+            Type::BOOLEAN => Ok(Value::Boolean(exactly(plain)? == [1])),
             Type::INT32 => Ok(Value::Int32(i32::from_le_bytes(exactly(plain)?))),
             Type::INT64 => Ok(Value::Int64(i64::from_le_bytes(exactly(plain)?))),
             Type::FLOAT => Ok(Value::Float(f32::from_le_bytes(exactly(plain)?))),
@@ -49,6 +50,7 @@ impl Value {
 
     fn as_bytes(&self) -> &[u8] {
         match self {
+            Value::Boolean(value) => value.as_bytes(),
             Value::Int32(value) => value.as_bytes(),
             Value::Int64(value) => value.as_bytes(),
             Value::Float(value) => value.as_bytes(),

@@ -1,6 +1,6 @@
 //! arrow-rs (the crate `parquet`) behind the protocol of vectors/README.md: its own code answers,
 //! and what it does not have is skipped. A panic or an unexpected error becomes the outcome
-//! "error", which is none.
+//! "error", which no test vector expects.
 
 mod copy;
 mod files;
@@ -16,7 +16,7 @@ use protocol::{Answer, Failure, Request, reply};
 fn main() {
     for line in std::io::stdin().lock().lines() {
         let answer = answer(&line.expect("requests are UTF-8"));
-        writeln!(std::io::stdout(), "{answer}").expect("somebody reads the replies");
+        writeln!(std::io::stdout(), "{answer}").expect("replies are read");
     }
 }
 

@@ -12,7 +12,7 @@ pub type Answer = Result<String, Failure>;
 pub enum Failure {
     /// arrow-rs does not have what was asked for.
     Skip(String),
-    /// A request that cannot be understood, or an error that is no refusal.
+    /// A request that cannot be understood, or an unexpected error.
     Error(String),
 }
 
