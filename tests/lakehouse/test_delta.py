@@ -162,8 +162,8 @@ def test_statistics_in_the_log_are_refused_at_the_write(session, policy, make, p
     (", ".join(f"m{n} map<string, int>" for n in range(20)) + ", ssn string", {}),  # 41 leaves
     ("`g``h` string, ssn string", {"delta.dataSkippingStatsColumns": "`g``h`"})],
     ids=["maps", "backtick"])
-def test_statistics_are_refused_for_columns_as_delta_counts_and_names_them(session, keyring, tmp_path, columns,
-                                                     properties):
+def test_statistics_are_refused_as_delta_counts_and_names_columns(session, keyring, tmp_path,
+                                                                  columns, properties):
     said = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
     table = f"delta.`{tmp_path}/t`"
     session.sql(f"create table {table} ({columns}) using delta"
