@@ -154,13 +154,24 @@ class AwsKms(KmsClient):
         except BotoCoreError as error:
             raise _fault(error, where) from error
         check_endpoint(client.meta.endpoint_url)  # it may come from the environment
-        endpoint = client._endpoint  # botocore has no public name for it
-        endpoint.http_session = _ShortResponses(endpoint.http_session)
+        _limit_responses(client)
         return client
 
     def __repr__(self) -> str:
         return (f"<AwsKms region={self.region!r} endpoint_url={self.endpoint_url!r} "
                 f"profile={self.profile!r}>")
+
+
+def _limit_responses(client: Any) -> None:
+    """Make a client refuse responses that are too long.
+
+    No event or setting of botocore is called before it has read a whole response, so this uses
+    names that are not public. Where a botocore does not have them, responses may have any length.
+    """
+    endpoint = getattr(client, "_endpoint", None)
+    session = getattr(endpoint, "http_session", None)
+    if endpoint is not None and session is not None:
+        endpoint.http_session = _ShortResponses(session)
 
 
 class _ShortResponses:

@@ -19,13 +19,14 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from secure_bloom.crypto.aes_gcm import KEY_SIZES, NONCE_SIZE
 from secure_bloom.display import count
 from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError, KeyUnwrapError
+from secure_bloom.keys.cache import cached
 from secure_bloom.keys.kms import KeyUnwrapper
 from secure_bloom.keys.retrieval import ExplicitKeys
+from secure_bloom.storage.avro import Decoder
 
 MASTER_KEY = "encryption.key-id"  #: the property of a table that names its master key
 _TIMESTAMP = "KEY_TIMESTAMP"  # the property of a key-encryption key that is also its AAD
 _VERSION = 1
-_LONGEST_VARINT = 10  # bytes
 
 
 class KeyMetadata(NamedTuple):
@@ -44,14 +45,14 @@ class KeyMetadata(NamedTuple):
         KeyRetrievalError
             If it is something else, such as the metadata of another encryption manager.
         """
-        record = _Record(data)
+        record = Decoder(data)
         try:
             if record.byte() != _VERSION:
                 raise ValueError
             key = record.binary()
-            aad_prefix = record.binary() if record.has_value() else None
+            aad_prefix = record.binary() if record.branch(2) else None
             # Iceberg 1.9 ends here.
-            file_length = record.long() if record.has_more() and record.has_value() else None
+            file_length = record.long() if record.has_more() and record.branch(2) else None
         except ValueError:
             key = b""
         if len(key) not in KEY_SIZES:
@@ -61,46 +62,6 @@ class KeyMetadata(NamedTuple):
 
     def __repr__(self) -> str:
         return f"<KeyMetadata with a key of {len(self.key)} bytes>"
-
-
-class _Record:
-    """Reads a record in Avro's binary encoding. All methods raise ValueError at its end."""
-
-    def __init__(self, data: bytes):
-        self._data, self._position = bytes(data), 0
-
-    def has_more(self) -> bool:
-        return self._position < len(self._data)
-
-    def byte(self) -> int:
-        [value] = self._take(1)
-        return value
-
-    def long(self) -> int:
-        value = 0
-        for shift in range(0, 7 * _LONGEST_VARINT, 7):
-            byte = self.byte()
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return (value >> 1) ^ -(value & 1)  # zigzag
-        raise ValueError
-
-    def binary(self) -> bytes:
-        return self._take(self.long())
-
-    def has_value(self) -> bool:
-        """Read the branch of a union of null and a type."""
-        branch = self.long()
-        if branch not in (0, 1):
-            raise ValueError
-        return branch == 1
-
-    def _take(self, size: int) -> bytes:
-        end = self._position + size
-        if size < 0 or end > len(self._data):
-            raise ValueError
-        taken, self._position = self._data[self._position:end], end
-        return taken
 
 
 def manifest_list_key(metadata: Mapping[str, Any], snapshot_id: int,
@@ -121,26 +82,28 @@ def manifest_list_key(metadata: Mapping[str, Any], snapshot_id: int,
         If the KMS is missing or does not unwrap the key-encryption key, or the metadata file lacks
         a key.
     """
-    [key_id] = [snapshot.get("key-id") for snapshot in metadata["snapshots"]
-                if snapshot["snapshot-id"] == snapshot_id]
-    if key_id is None:
-        return None
+    try:
+        [key_id] = [snapshot.get("key-id") for snapshot in metadata["snapshots"]
+                    if snapshot["snapshot-id"] == snapshot_id]
+        if key_id is None:
+            return None
+        keys = {key["key-id"]: key for key in metadata["encryption-keys"]}
+        stored = keys[key_id]
+        wrapping = keys[stored["encrypted-by-id"]]
+        sealed = base64.b64decode(stored["encrypted-key-metadata"])
+        aad = wrapping["properties"][_TIMESTAMP].encode()
+        wrapped, master_key = wrapping["encrypted-key-metadata"], metadata["properties"][MASTER_KEY]
+        if not (isinstance(wrapped, str) and isinstance(master_key, str)):
+            raise ValueError
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise KeyNotFoundError("the metadata file of this Iceberg table lacks the key of its "
+                               "manifest list") from None
     if kms is None:
         raise KeyNotFoundError("the manifests of this Iceberg table are encrypted; pass the KMS "
                                "that holds its master key")
-    keys = {key["key-id"]: key for key in metadata.get("encryption-keys", ())}
+    kek = cached(kms).unwrap_key(wrapped, master_key)
     try:
-        stored = keys[key_id]
-        wrapping = keys[stored["encrypted-by-id"]]
-        timestamp = wrapping["properties"][_TIMESTAMP]
-        master_key = metadata["properties"][MASTER_KEY]
-    except KeyError:
-        raise KeyNotFoundError("the metadata file of this Iceberg table lacks the key of its "
-                               "manifest list") from None
-    kek = kms.unwrap_key(wrapping["encrypted-key-metadata"], master_key)
-    try:
-        data = base64.b64decode(stored["encrypted-key-metadata"])
-        found = AESGCM(kek).decrypt(data[:NONCE_SIZE], data[NONCE_SIZE:], timestamp.encode())
+        found = AESGCM(kek).decrypt(sealed[:NONCE_SIZE], sealed[NONCE_SIZE:], aad)
     except (InvalidTag, ValueError):  # ValueError: of another size
         raise KeyUnwrapError("the key of the manifest list cannot be decrypted: the KMS has "
                              "returned another key, or the metadata file was changed") from None

@@ -34,8 +34,8 @@ _BATCH_ROWS = 1024
 _ACTIONS = ("add", "remove", "cdc")
 _STATS = (("minValues",), ("maxValues",))
 _TEXTS = (("path",), ("stats",), ("partitionValues",))
-_WRONG_TYPES = (ValueError, TypeError, AttributeError, KeyError, NotImplementedError,
-                RecursionError)
+_SCHEMA = ("metaData", "schemaString")
+_PHYSICAL_NAME = "delta.columnMapping.physicalName"
 _ATTRIBUTE = re.compile(r"[\w.]+#\d+L?")  # Spark's name of a column in a condition
 _NO_LITERALS = re.compile(r"\b(?:and|or|not|in|is|null|isnull|isnotnull|true|false)\b", re.I)
 
@@ -51,11 +51,17 @@ class LogFile:
         them of; pairs of :data:`CONDITIONS` and a column that a condition compares with a value.
     added, removed : set of str
         Data files, relative to the folder of the table or absolute.
+    columns : dict of str to str
+        Dotted paths of columns by those in files and statistics, which differ with column mapping.
+    compares : bool
+        Whether a condition compares anything with a value.
     """
 
     values: set[tuple[str, str]] = field(default_factory=set)
     added: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
+    columns: dict[str, str] = field(default_factory=dict)
+    compares: bool = False
 
 
 def read_log_file(filesystem: pa_fs.FileSystem, path: str, keys: Keys,
@@ -80,7 +86,7 @@ def read_log_file(filesystem: pa_fs.FileSystem, path: str, keys: Keys,
     try:
         for action in actions:
             _note(found, action, mentioned)
-    except _WRONG_TYPES:
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, pa.ArrowException):
         raise FormatError("this is not a log of Delta Lake", file=path) from None
     return found
 
@@ -123,7 +129,10 @@ def _of_json(filesystem: pa_fs.FileSystem, path: str) -> Iterator[dict[str, Any]
             if len(line) > _MAX_LINE:
                 raise FormatError(f"a line has more than {_MAX_LINE:,} bytes", file=path)
             if line.strip():
-                yield json.loads(line)
+                try:
+                    yield json.loads(line)
+                except (ValueError, RecursionError):
+                    raise FormatError("a line is not valid JSON", file=path) from None
 
 
 def _of_checkpoint(found: LogFile, filesystem: pa_fs.FileSystem, path: str,
@@ -135,10 +144,11 @@ def _of_checkpoint(found: LogFile, filesystem: pa_fs.FileSystem, path: str,
         hidden = {chunk.column.path for chunk in file.footer.column_chunks()
                   if chunk.encryption is not None}
         leaves = [leaf for leaf in file.columns
-                  if leaf.parts[0] in _ACTIONS and leaf.path not in hidden]
+                  if leaf.parts[0] in (*_ACTIONS, _SCHEMA[0]) and leaf.path not in hidden]
         bounds = [leaf for leaf in leaves
                   if leaf.parts[1:2] == ("stats_parsed",) and leaf.parts[2:3] in _STATS]
-        texts = [leaf for leaf in leaves if leaf.parts[1:2] in _TEXTS]
+        texts = [leaf for leaf in leaves if leaf.parts == _SCHEMA
+                 or (leaf.parts[0] in _ACTIONS and leaf.parts[1:2] in _TEXTS)]
         if not bounds and not texts:
             return
         for batch in file.iter_batches([leaf.path for leaf in (*bounds, *texts)],
@@ -165,11 +175,41 @@ def _note(found: LogFile, action: dict[str, Any], mentioned: dict[str, re.Patter
             (found.added if kind == "add" else found.removed).add(unquote(file["path"]))
     for file in action.get("allFiles") or ():  # of a version checksum
         _note_file(found, file)
+    schema = (action.get(_SCHEMA[0]) or {}).get(_SCHEMA[1])
+    if schema is not None:
+        found.columns.update(_columns(json.loads(schema)))
     parameters = (action.get("commitInfo") or {}).get("operationParameters") or {}
     for name, text in parameters.items():
-        if "predicate" in name.lower() and isinstance(text, str) and _has_literal(text):
-            found.values.update((CONDITIONS, column) for column, pattern in mentioned.items()
-                                if pattern.search(text))
+        for condition in _conditions(text) if "predicate" in name.lower() else ():
+            if _has_literal(condition):
+                found.compares = True
+                found.values.update((CONDITIONS, column) for column, pattern in mentioned.items()
+                                    if pattern.search(condition))
+
+
+def _columns(struct: dict[str, Any], physical: str = "",
+             logical: str = "") -> Iterator[tuple[str, str]]:
+    for column in struct["fields"]:
+        name, type_ = str(column["name"]), column["type"]
+        own = str((column.get("metadata") or {}).get(_PHYSICAL_NAME, name))
+        if isinstance(type_, dict) and type_["type"] == "struct":
+            yield from _columns(type_, f"{physical}{own}.", f"{logical}{name}.")
+        else:
+            yield physical + own, logical + name
+
+
+def _conditions(text: Any) -> Iterator[str]:
+    """Yield the conditions in a parameter: itself, or those of the clauses of a MERGE."""
+    if not isinstance(text, str):
+        return
+    try:
+        clauses = json.loads(text)
+    except ValueError:
+        clauses = None
+    if isinstance(clauses, list) and all(isinstance(clause, dict) for clause in clauses):
+        yield from (str(clause["predicate"]) for clause in clauses if clause.get("predicate"))
+    else:
+        yield text
 
 
 def _note_file(found: LogFile, file: dict[str, Any]) -> None:
@@ -177,8 +217,11 @@ def _note_file(found: LogFile, file: dict[str, Any]) -> None:
     for [name] in _STATS:
         found.values.update((BOUNDS, column) for column in _leaves(stats.get(name) or {}))
     partitions = file.get("partitionValues") or {}
-    found.values.update((PARTITIONS, name) for name, value in dict(partitions).items()
-                        if value is not None)
+    for name, value in dict(partitions).items():
+        if not isinstance(name, str):
+            raise ValueError
+        if value is not None:
+            found.values.add((PARTITIONS, name))
 
 
 def _leaves(values: dict[str, Any], prefix: str = "") -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow.fs as pa_fs
@@ -97,28 +97,50 @@ def with_changes(paths: Sequence[str], tables: Sequence[DeltaTable]) -> list[str
 
 
 class DeltaAudit(TableAudit):
-    """The audit of one table; ``findings`` are those about its data files."""
+    """The audit of one table.
+
+    ``known`` are the files and columns of which there are findings.
+    """
 
     def __init__(self, filesystem: pa_fs.FileSystem, table: DeltaTable, files: Sequence[FileAudit],
-                 findings: Iterable[AuditFinding], keys: Keys, policy: Policy | None,
+                 known: Container[tuple[str, str | None]], keys: Keys, policy: Policy | None,
                  files_at_once: int | None):
         super().__init__(filesystem, table, LOG, files, policy)
         self._table, self._keys, self._at_once = table, keys, files_at_once
-        self._known = {(finding.file, finding.column) for finding in findings}
+        self._known = known
+        self._columns: dict[str, str] = {}  # as in LogFile
 
     def run(self) -> None:
         """Fill in ``found`` and ``unread``."""
-        read = {path: file for path, file
-                in each_file(self._log_file, self._table.log, self._at_once, None)
-                if file is not None}
+        read = self._read_all(self._table.log, self._sensitive)
+        for path in sorted(read):
+            self._columns.update(read[path].columns)
+        self._read_again(read)
         self.found.sort(key=lambda finding: finding.file)  # they were read in any order
         self.unread.sort(key=lambda file: file.file)
         self._report_values(read)
         self._report_plaintext(self._role(read))
 
-    def _log_file(self, path: str) -> LogFile | None:
-        return self._read(path, lambda filesystem, path: read_log_file(
-            filesystem, path, self._keys, self._sensitive))
+    def _read_all(self, paths: Sequence[str], columns: Iterable[str]) -> dict[str, LogFile]:
+        def read(path: str) -> LogFile | None:
+            return self._read(path, lambda filesystem, path: read_log_file(
+                filesystem, path, self._keys, columns))
+
+        return {path: file for path, file in each_file(read, paths, self._at_once, None)
+                if file is not None}
+
+    def _read_again(self, read: dict[str, LogFile]) -> None:
+        """Look for columns in conditions that only the log has told of, as sensitive ones."""
+        names = {name for path, name in self._columns.items()
+                 if self._is_sensitive(path)} - self._sensitive
+        paths = [path for path, file in read.items() if file.compares] if names else []
+        for path, file in self._read_all(paths, names).items():
+            read[path].values |= file.values
+        self._sensitive |= names
+
+    def _is_sensitive(self, column: str, *, partitions: bool = False) -> bool:
+        name = self._columns.get(column, column)
+        return column in self._sensitive or super()._is_sensitive(name, partitions=partitions)
 
     # --- values in the log -----------------------------------------------------------------------
 
@@ -129,7 +151,8 @@ class DeltaAudit(TableAudit):
                 where.setdefault(value, []).append(posixpath.basename(path))
         for (what, column), names in sorted(where.items()):
             if self._is_sensitive(column, partitions=what == PARTITIONS):
-                self._report(_MESSAGES[what], _REMEDIES[what], column, names)
+                self._report(_MESSAGES[what], _REMEDIES[what], self._columns.get(column, column),
+                             names)
 
     # --- plaintext files -------------------------------------------------------------------------
 

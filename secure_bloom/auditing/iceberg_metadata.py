@@ -7,8 +7,6 @@ https://iceberg.apache.org/spec/ and https://iceberg.apache.org/puffin-spec/
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import re
 import struct
@@ -17,16 +15,19 @@ from typing import Any, NamedTuple
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import FormatError, MissingExtraError, UnsupportedError
+from secure_bloom.errors import FormatError, UnsupportedError, error_location
 from secure_bloom.keys.iceberg import MASTER_KEY
+from secure_bloom.storage import avro
 from secure_bloom.storage.files import read_file
+from secure_bloom.storage.iceberg_metadata import not_metadata, parse_metadata
 
 BOUNDS, SKETCHES, KEYS = "bounds", "sketches", "keys"
 
-_AVRO, _PUFFIN, _GZIP = b"Obj\x01", b"PFA1", b"\x1f\x8b"
+_PUFFIN = b"PFA1"
 _PUFFIN_TAIL = struct.Struct("<iI4s")  # size of the footer, flags, magic
 _THETA = "apache-datasketches-theta-v1"
-_DATA_FILE, _BOUNDS = 2, (125, 128)  # ids of the fields of a manifest
+#: ids of the fields of a manifest; those of the keys of bounds, which are maps, are one higher
+_DATA_FILE, _BOUNDS = 2, (125, 128)
 _KEYS = (131, 519)  # of a data file in a manifest, and of a manifest in a manifest list
 _VERSION = re.compile(r"v?(\d+)")
 
@@ -34,13 +35,16 @@ _VERSION = re.compile(r"v?(\d+)")
 class Definition(NamedTuple):
     """What defines a table.
 
-    ``names`` are the dotted paths of the columns by field id, ``partitions`` the ids of those that
-    partition the table, and ``has_master_key`` is whether it is to be encrypted.
+    ``names`` are the dotted paths of the columns by field id; a column that was renamed has
+    several, because older files have its older names. ``partitions`` are the ids of the columns
+    that partition the table, ``has_master_key`` is whether it is to be encrypted, and ``lists``
+    are the names of its manifest lists.
     """
 
-    names: dict[int, str]
+    names: dict[int, set[str]]
     partitions: set[int]
     has_master_key: bool
+    lists: set[str]
 
 
 def newest(paths: Iterable[str]) -> str | None:
@@ -62,16 +66,24 @@ def read_definition(filesystem: pa_fs.FileSystem, path: str) -> Definition:
     OSError
         If it cannot be read, or was removed.
     """
-    data = read_file(filesystem, path)
-    try:
-        metadata = json.loads(gzip.decompress(data) if data.startswith(_GZIP) else data)
-        schemas = metadata.get("schemas") or [metadata["schema"]]
-        names = {id_: name for schema in schemas for id_, name in _names(schema, "")}
-        partitions = {field["source-id"] for spec in metadata.get("partition-specs", ())
-                      for field in spec["fields"] if field["transform"] != "void"}
-        return Definition(names, partitions, MASTER_KEY in metadata.get("properties", ()))
-    except (ValueError, TypeError, LookupError, AttributeError, EOFError, RecursionError):
-        raise FormatError("this is not a metadata file of Iceberg", file=path) from None
+    names: dict[int, set[str]] = {}
+    with error_location(file=path):
+        metadata = parse_metadata(read_file(filesystem, path))
+        try:
+            for schema in metadata.get("schemas") or [metadata["schema"]]:
+                for id_, name in _names(schema, ""):
+                    names.setdefault(id_, set()).add(name)
+            specs = metadata.get("partition-specs") \
+                or [{"fields": metadata.get("partition-spec", ())}]
+            partitions = {id_ for spec in specs for field in spec["fields"]
+                          if field["transform"] != "void"
+                          for id_ in field.get("source-ids") or [field["source-id"]]}
+            lists = {snapshot["manifest-list"].rpartition("/")[2]
+                     for snapshot in metadata.get("snapshots") or () if "manifest-list" in snapshot}
+            has_master_key = MASTER_KEY in metadata.get("properties", ())
+            return Definition(names, partitions, has_master_key, lists)
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            raise not_metadata() from None
 
 
 def _names(type_: Any, path: str) -> Iterator[tuple[int, str]]:
@@ -86,6 +98,8 @@ def _names(type_: Any, path: str) -> Iterator[tuple[int, str]]:
         below = [(type_["key-id"], type_["key"], "key_value.key"),
                  (type_["value-id"], type_["value"], "key_value.value")]
     for id_, own, name in below:
+        if not (isinstance(id_, int) and isinstance(name, str)):
+            raise ValueError
         full = f"{path}.{name}" if path else name
         yield id_, full
         yield from _names(own, full)
@@ -104,67 +118,42 @@ def read_values(filesystem: pa_fs.FileSystem, path: str) -> set[tuple[str, int]]
     ------
     FormatError, UnsupportedError
         With the name of the file.
-    MissingExtraError
-        If it is a manifest, and pyiceberg is not installed.
     OSError
         If it cannot be read, or was removed.
     """
     with filesystem.open_input_stream(path) as file:
         magic = file.read(4)
-    if magic == _PUFFIN:
-        return _of_statistics(read_file(filesystem, path), path)
-    return _of_manifest(read_file(filesystem, path), path) if magic == _AVRO else set()
+    if magic not in (_PUFFIN, avro.MAGIC):
+        return set()
+    kind, reader = ("Puffin file", _of_statistics) if magic == _PUFFIN \
+        else ("manifest of Iceberg", _of_manifest)
+    with error_location(file=path):
+        try:
+            found = reader(read_file(filesystem, path))
+            if not all(isinstance(id_, int) for _, id_ in found):
+                raise ValueError
+            return found
+        except (ValueError, TypeError, LookupError, AttributeError, struct.error, RecursionError):
+            raise FormatError(f"this is not a {kind}") from None
 
 
-def _of_statistics(data: bytes, path: str) -> set[tuple[str, int]]:
-    try:
-        size, flags, _ = _PUFFIN_TAIL.unpack(data[-_PUFFIN_TAIL.size:])
-        if flags:
-            raise UnsupportedError("the footer of this statistics file is compressed, so it was "
-                                   "not searched", file=path)
-        end = len(data) - _PUFFIN_TAIL.size
-        footer = json.loads(data[max(end - size, 0):end])
-        return {(SKETCHES, id_) for blob in footer["blobs"] if blob["type"] == _THETA
-                for id_ in blob["fields"]}
-    except (ValueError, TypeError, LookupError, struct.error, RecursionError):
-        raise FormatError("this is not a Puffin file", file=path) from None
+def _of_statistics(data: bytes) -> set[tuple[str, int]]:
+    size, flags, _ = _PUFFIN_TAIL.unpack(data[-_PUFFIN_TAIL.size:])
+    if flags:
+        raise UnsupportedError("the footer of this statistics file is compressed, so it was not "
+                               "searched")
+    end = len(data) - _PUFFIN_TAIL.size
+    footer = json.loads(data[max(end - size, 0):end])
+    return {(SKETCHES, id_) for blob in footer["blobs"] if blob["type"] == _THETA
+            for id_ in blob["fields"]}
 
 
-def _of_manifest(data: bytes, path: str) -> set[tuple[str, int]]:
-    try:
-        from pyiceberg.avro.file import AvroFile
-    except ImportError as error:
-        raise MissingExtraError(f"reading manifests needs pyiceberg ({error}): pip install "
-                                "pyiceberg", file=path) from error
+def _of_manifest(data: bytes) -> set[tuple[str, int]]:
     found: set[tuple[str, int]] = set()
-    try:
-        with AvroFile[Any](_Input(data)) as entries:  # type: ignore[arg-type]
-            for entry in entries:
-                values = _by_id(entries.schema.fields, entry)
-                for bounds in _BOUNDS:
-                    found.update((BOUNDS, id_) for id_ in values.get(bounds) or ())
-                if any(values.get(keys) for keys in _KEYS):
-                    found.add((KEYS, 0))
-    except Exception:  # pyiceberg raises many kinds for damaged files
-        raise FormatError("this is not a manifest of Iceberg", file=path) from None
+    for entry in avro.read_records(data):
+        values = entry | (entry.get(_DATA_FILE) or {})
+        for bounds in _BOUNDS:
+            found.update((BOUNDS, pair[bounds + 1]) for pair in values.get(bounds) or ())
+        if any(values.get(keys) for keys in _KEYS):
+            found.add((KEYS, 0))
     return found
-
-
-def _by_id(fields: Iterable[Any], record: Any) -> dict[int, Any]:
-    """Return the values of an entry, and of its data file, by the ids of the specification."""
-    found = {}
-    for place, field in enumerate(fields):
-        found[field.field_id] = record[place]
-        if field.field_id == _DATA_FILE:
-            found.update(_by_id(field.field_type.fields, record[place]))
-    return found
-
-
-class _Input:
-    """An ``InputFile`` of pyiceberg, of bytes."""
-
-    def __init__(self, data: bytes):
-        self._data = data
-
-    def open(self, seekable: bool = True) -> io.BytesIO:
-        return io.BytesIO(self._data)

@@ -24,6 +24,7 @@ from secure_bloom.auditing.result import (
     FileAudit,
 )
 from secure_bloom.auditing.table_audit import OTHER_PARTITIONS, AuditedTable, TableAudit
+from secure_bloom.display import count
 from secure_bloom.keys.iceberg import MASTER_KEY
 from secure_bloom.policy.policy import Policy
 from secure_bloom.storage.table_formats import ICEBERG_METADATA, iceberg_tables_below
@@ -62,14 +63,14 @@ class IcebergTable(AuditedTable):
 def iceberg_tables(folder: str, found: Iterable[str]) -> list[IcebergTable]:
     """Find the tables in a folder, from the paths of all files below it, relative to it."""
     found = [path for path in found if not is_hidden(path)]
-    tables = []
-    for root in iceberg_tables_below(found):
-        inside = posixpath.join(root, ICEBERG_METADATA, "")
-        table = IcebergTable(posixpath.join(folder, root).rstrip("/"))
-        table.metadata = [posixpath.join(folder, path) for path in found
-                          if path.startswith(inside) and not path.endswith(".parquet")]
-        tables.append(table)
-    return tables
+    tables = {root: IcebergTable(posixpath.join(folder, root).rstrip("/"))
+              for root in iceberg_tables_below(found)}
+    for path in found if tables else ():
+        root, is_metadata, _ = f"/{path}".rpartition(f"/{ICEBERG_METADATA}/")
+        table = tables.get(root.lstrip("/")) if is_metadata else None
+        if table is not None and not path.endswith(".parquet"):
+            table.metadata.append(posixpath.join(folder, path))
+    return list(tables.values())
 
 
 class IcebergAudit(TableAudit):
@@ -87,8 +88,12 @@ class IcebergAudit(TableAudit):
         """Fill in ``found`` and ``unread``."""
         path = newest(self._metadata)
         table = None if path is None else self._read(path, read_definition)
-        if table is None:
+        if path is None or table is None:
             return
+        missing = table.lists - set(map(posixpath.basename, self._metadata))
+        if missing:
+            self._not_read(path, f"{count(len(missing), 'manifest list')} of the table: not in "
+                                 "this folder")
         self._all_are_sensitive |= table.has_master_key
         self._report_plaintext(table)
         if self._all_are_sensitive or self._sensitive or self._policy is not None:
@@ -107,8 +112,7 @@ class IcebergAudit(TableAudit):
                        for file in self._files if file.rows and file.encryption == NO_ENCRYPTION]
 
     def _report_partitions(self, table: Definition) -> None:
-        names = (table.names.get(id_) for id_ in table.partitions)
-        for name in sorted(name for name in names if name is not None):
+        for name in sorted({name for id_ in table.partitions for name in table.names.get(id_, ())}):
             if self._is_sensitive(name, partitions=True):
                 self._report("the column partitions the table, so its values, or what a transform "
                              "makes of them, are in the names of folders", OTHER_PARTITIONS, name)
@@ -117,8 +121,9 @@ class IcebergAudit(TableAudit):
         where: dict[tuple[str, str | None], list[str]] = {}
         for path in sorted(self._metadata):
             for what, id_ in self._read(path, read_values) or ():
-                name = None if what == KEYS else table.names.get(id_, f"of field id {id_}")
-                where.setdefault((what, name), []).append(posixpath.basename(path))
+                names = [None] if what == KEYS else table.names.get(id_, [f"of field id {id_}"])
+                for name in names:
+                    where.setdefault((what, name), []).append(posixpath.basename(path))
         for (what, name), files in sorted(where.items(), key=str):
             if name is None or self._is_sensitive(name):
                 self._report(_MESSAGES[what], _REMEDIES[what], name, files)

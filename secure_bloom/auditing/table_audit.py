@@ -53,7 +53,7 @@ class TableAudit:
     log : str
         The folder in the table that findings name.
     files : iterable of FileAudit
-        The records of audited files; those that are not below the table are ignored.
+        The records of the table's files.
     policy : Policy, optional
 
     Attributes
@@ -66,7 +66,7 @@ class TableAudit:
     def __init__(self, filesystem: pa_fs.FileSystem, table: AuditedTable, log: str,
                  files: Iterable[FileAudit], policy: Policy | None):
         self._filesystem, self._log = filesystem, posixpath.join(table.folder, log)
-        self._files = [file for file in files if table.has(file.file)]
+        self._files = list(files)
         self._policy = None if policy is None else policy.for_path(
             without_subtree(filesystem, table.folder)[1])
         self._sensitive = {column.column for file in self._files for column in file.columns
@@ -110,10 +110,16 @@ class TableAudit:
         except FileNotFoundError:
             pass  # removed by the table's own cleaning
         except FileError as error:
+            if path.endswith(".tmp"):  # it is being written, or was never finished
+                self._not_read(path, f"everything: {error}")
+                return None
             kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
             self.found.append(AuditFinding(kind, f"this file of the table's log cannot be read: "
                                            f"{error.message}", "restore it", path))
         except (SecureBloomError, OSError) as error:
-            self.unread.append(FileAudit(path, UNREADABLE, not_checked=[f"everything: {error}"],
-                                         missing_keys=isinstance(error, KeyRetrievalError)))
+            self._not_read(path, f"everything: {error}", isinstance(error, KeyRetrievalError))
         return None
+
+    def _not_read(self, path: str, reason: str, missing_keys: bool = False) -> None:
+        self.unread.append(FileAudit(path, UNREADABLE, not_checked=[reason],
+                                     missing_keys=missing_keys))

@@ -8,7 +8,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.auditing.delta_tables import DeltaAudit, DeltaTable, delta_tables, with_changes
 from secure_bloom.auditing.iceberg_tables import IcebergAudit, IcebergTable, iceberg_tables
-from secure_bloom.auditing.result import AuditResult
+from secure_bloom.auditing.result import AuditResult, FileAudit
 from secure_bloom.auditing.table_audit import TableAudit
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.policy.policy import Policy
@@ -34,11 +34,30 @@ class TablesBelow:
     def audit(self, filesystem: pa_fs.FileSystem, result: AuditResult, keys: Keys,
               policy: Policy | None, files_at_once: int | None) -> None:
         """Add what logs and metadata reveal to the result of the audit of the data files."""
+        files = _by_folder(result.files, [*(table.folder for table in self._delta),
+                                          *(table.folder for table in self._iceberg)])
+        known = {(finding.file, finding.column) for finding in result.findings} \
+            if self._delta else set()
         audits: list[TableAudit] = [
-            *(DeltaAudit(filesystem, table, result.files, result.findings, keys, policy,
+            *(DeltaAudit(filesystem, table, files[table.folder], known, keys, policy,
                          files_at_once) for table in self._delta),
-            *(IcebergAudit(filesystem, table, result.files, policy) for table in self._iceberg)]
+            *(IcebergAudit(filesystem, table, files[table.folder], policy)
+              for table in self._iceberg)]
         for one in audits:
             one.run()
             result.findings += one.found
             result.files += one.unread
+
+
+def _by_folder(files: Iterable[FileAudit], folders: Iterable[str]) -> dict[str, list[FileAudit]]:
+    """Return the files in each folder, but not in another one of these folders below it."""
+    found: dict[str, list[FileAudit]] = {folder: [] for folder in folders}
+    inner = {folder.strip("/"): own for folder, own in found.items()}
+    for file in files if found else ():
+        path = file.file.lstrip("/")  # some filesystems list t/f in folder /t
+        while path:
+            path = path.rpartition("/")[0]
+            if path in inner:
+                inner[path].append(file)
+                break
+    return found

@@ -7,14 +7,19 @@ a ``FileIO`` that does.
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from secure_bloom.crypto.gcm_stream import decrypt_stream
-from secure_bloom.errors import UnsupportedError, error_location
+from secure_bloom.errors import (
+    AuthenticationError,
+    UnsupportedError,
+    error_location,
+)
+from secure_bloom.keys.environment import shared_keys
 from secure_bloom.keys.iceberg import MASTER_KEY, IcebergKeys, KeyMetadata, manifest_list_key
 from secure_bloom.storage.files import FilePath
+from secure_bloom.storage.iceberg_metadata import parse_metadata
 
 if TYPE_CHECKING:
     from secure_bloom.keys.retrieval import Keys
@@ -39,38 +44,63 @@ def live_files(source: Any, keys: Keys) -> LiveFiles:
     KeyRetrievalError
         If the KMS is missing or does not unwrap the keys.
     AuthenticationError
-        If a manifest was changed.
+        If a manifest was changed, or is not encrypted and has keys of data files.
     """
     table = source if hasattr(source, "scan") else None
     scan = source if table is None else table.scan()
+    decrypting = None
     if MASTER_KEY in scan.table_metadata.properties and scan.snapshot() is not None:
         if table is None:
             raise UnsupportedError(f"this Iceberg table has {MASTER_KEY}, and a scan does not have "
                                    "the keys of its manifests: pass the table, and filter the "
                                    "data set")
-        scan.io = _decrypting(table.io, table.metadata_location, scan.snapshot(), keys)
+        decrypting = _decrypting(table.io, table.metadata_location, scan.snapshot(), keys)
+        scan.io = decrypting or table.io
     tasks = list(scan.plan_files())
     if any(task.delete_files for task in tasks):
         raise UnsupportedError("this Iceberg table has delete files, so its data files alone do "
                                "not say which rows are valid; compact it, or read it with "
                                "pyiceberg or Spark")
     found = {task.file.file_path: task.file.key_metadata for task in tasks}
-    return LiveFiles(list(found), IcebergKeys(found) if any(found.values()) else None)
+    if not any(found.values()):
+        return LiveFiles(list(found))
+    if decrypting is None:
+        raise _untrusted(scan.snapshot().manifest_list)
+    return LiveFiles(list(found), IcebergKeys(found))
 
 
-def _decrypting(plain: Any, metadata_location: str, snapshot: Any, keys: Any) -> Any:
-    """Return a ``FileIO`` of pyiceberg that decrypts the manifests of a snapshot."""
+def _untrusted(manifest: str) -> AuthenticationError:
+    return AuthenticationError(
+        "this manifest is not encrypted, but it, or one that it lists, has keys of data files: "
+        "whoever can change it can replace both. To trust it nevertheless, pass the files with "
+        "secure_bloom.keys.IcebergKeys", file=manifest)
+
+
+def _decrypting(plain: Any, metadata_location: str, snapshot: Any, keys: Any) \
+        -> _DecryptingIO | None:
+    """Return a ``FileIO`` of pyiceberg that decrypts the manifests of a snapshot.
+
+    None if its manifest list is not encrypted.
+    """
+    from pyiceberg.manifest import read_manifest_list
+    kms = shared_keys(keys)
     with error_location(file=metadata_location):
         with plain.new_input(metadata_location).open() as file:
-            metadata = json.loads(file.read())
-        kms = keys if hasattr(keys, "unwrap_key") else None
-        key = manifest_list_key(metadata, snapshot.snapshot_id, kms)
+            metadata = parse_metadata(file.read())
+        key = manifest_list_key(metadata, snapshot.snapshot_id,
+                                kms if hasattr(kms, "unwrap_key") else None)
     if key is None:
-        return plain
-    lists = _DecryptingIO(plain, {snapshot.manifest_list: key})
-    return _DecryptingIO(plain, lists.keys | {
-        manifest.manifest_path: KeyMetadata.parse(manifest.key_metadata)
-        for manifest in snapshot.manifests(lists) if manifest.key_metadata})
+        return None
+    found = _DecryptingIO(plain, {snapshot.manifest_list: key})
+    # Not snapshot.manifests: its cache knows what other lists, of anyone, say about a manifest.
+    for manifest in read_manifest_list(found.new_input(snapshot.manifest_list)):
+        path = manifest.manifest_path
+        if manifest.key_metadata:
+            with error_location(file=path):
+                found.keys[path] = KeyMetadata.parse(manifest.key_metadata)
+        elif any(entry.data_file.key_metadata for entry in manifest.fetch_manifest_entry(plain)):
+            raise _untrusted(path)
+    return found
 
 
 class _DecryptingIO:

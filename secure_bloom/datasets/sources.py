@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from secure_bloom.datasets.iceberg import LiveFiles, live_files
 from secure_bloom.datasets.partitions import find_partitions
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.storage.files import FilePath, is_path, resolve
+from secure_bloom.storage.locations import as_uri
 from secure_bloom.storage.table_formats import check_readable
 from secure_bloom.storage.visibility import (
     Check,
@@ -99,7 +101,7 @@ def _found(source: DatasetSource, filesystem: pa_fs.FileSystem | None, all_files
     if is_path(source):
         return _of_path(source, filesystem, all_files, keys, index)
     live = LiveFiles(_checked(source)) if isinstance(source, list | tuple) \
-        else _live_files(source, keys)
+        else _live_files(source, keys, filesystem)
     locations = [resolve(one, filesystem) for one in live.paths]
     if not locations:
         raise FileNotFoundError("the list of files is empty")
@@ -225,12 +227,14 @@ def _places(places: set[int], pattern: list[str]) -> set[int]:
 
 # --- tables --------------------------------------------------------------------------------------
 
-def _live_files(table: Any, keys: Any) -> LiveFiles:
+def _live_files(table: Any, keys: Any, filesystem: pa_fs.FileSystem | None) -> LiveFiles:
     """Return the files of a table's current version, by the package of the table."""
     if hasattr(table, "file_uris") and hasattr(table, "protocol"):
         return LiveFiles(_delta_files(table))
     if hasattr(table, "plan_files") or hasattr(table, "scan"):
-        return live_files(table, keys)
+        found = live_files(table, keys)
+        return found if filesystem is not None \
+            else found._replace(paths=[as_uri(os.fspath(path)) for path in found.paths])
     raise TypeError("source must be a path, a list of paths, a DeltaTable, or a table or scan of "
                     f"pyiceberg, not {type(table).__name__}")
 

@@ -47,6 +47,17 @@ def open_uri(uri: str) -> tuple[pa_fs.FileSystem, str]:
         raise UnsupportedError(_advice(scheme, rest)) from None
 
 
+def as_uri(location: str) -> str:
+    """Return the URI of a location in which nothing is percent-encoded, as Iceberg records it.
+
+    What has no scheme, or a scheme whose paths are taken literally, is returned unchanged.
+    """
+    match = _URI.fullmatch(location)
+    if match is None or match[1].lower() in _HADOOP_S3:
+        return location
+    return f"{match[1]}:{quote(match[2], safe='/:@')}"
+
+
 def _encoded(rest: str) -> str:
     """Return ``//bucket/key?options`` with the key percent-encoded."""
     place, mark, options = rest.partition("?")

@@ -117,9 +117,10 @@ def iceberg_tables_below(paths: Iterable[str]) -> list[str]:
 
 def without_iceberg_metadata(paths: Sequence[str]) -> list[str]:
     """Return the files that are not the metadata of an Iceberg table; it is visible to readers."""
-    inside = tuple(posixpath.join(folder, ICEBERG_METADATA, "")
-                   for folder in iceberg_tables_below(paths))
-    return [path for path in paths if not path.startswith(inside) or path.endswith(".parquet")]
+    tables = set(iceberg_tables_below(paths))
+    mark = f"/{ICEBERG_METADATA}/"
+    return [path for path in paths if not tables or path.endswith(".parquet")
+            or mark not in f"/{path}" or f"/{path}".rpartition(mark)[0][1:] not in tables]
 
 
 def _kind(match: re.Match[str]) -> str:

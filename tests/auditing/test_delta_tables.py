@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from secure_bloom import EncryptionConfiguration, audit, write_dataset, write_table
+from secure_bloom.auditing.result import FileAudit
 from secure_bloom.auditing.sarif import to_sarif
+from secure_bloom.auditing.tables import _by_folder
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.policy import Policy
 
@@ -107,6 +109,9 @@ def test_a_log_without_such_values_is_accepted(tmp_path):
     ("target.ssn = source.ssn", False),
     ('["(myssn#3 = 7)"]', False),
     ("[]", False),
+    ('[{"predicate":"((ssn#1 = ssn#2) AND (city#3 = city#4))","actionType":"update"}]', False),
+    ('[{"actionType":"delete"}]', False),
+    (f'[{{"predicate":"(ssn#1 = {SECRET})","actionType":"update"}}]', True),
 ])
 def test_values_in_conditions_of_commands(tmp_path, predicate, leaks):
     name = put(tmp_path, "a.parquet", **ENCRYPTED)
@@ -203,7 +208,9 @@ def test_commits_that_a_catalog_manages_are_read_but_do_not_say_what_is_live(tmp
     b"{", b"[1]\n", b'{"add": 1}\n', b'{"add": {"stats": "{"}}\n', b'{"add": {"path": 5}}\n',
     b'{"add": {"stats": "[1]"}}\n', b'{"commitInfo": {"operationParameters": [1]}}\n',
     b"[" * 100_000 + b"\n", b'{"allFiles": [1]}\n', b"\xff\xfe\n",
-    b'{"add": {"partitionValues": "x"}}\n', b'"' + b"x" * (33 << 20) + b'"'],
+    b'{"add": {"partitionValues": "x"}}\n', b'{"add": {"partitionValues": [[5, "x"]]}}\n',
+    b'{"metaData": {"schemaString": "{}"}}\n', b'{"metaData": {"schemaString": 5}}\n',
+    b'{"metaData": {"schemaString": "{\\"fields\\": [5]}"}}\n', b'"' + b"x" * (33 << 20) + b'"'],
     ids=lambda content: content[:24].decode("latin-1"))
 def test_a_log_that_is_none_is_a_finding(tmp_path, content):
     put(tmp_path, "a.parquet", **ENCRYPTED)
@@ -220,6 +227,93 @@ def test_a_checkpoint_that_is_none_is_a_finding(tmp_path):
     pq.write_table(pa.table({"add": ["x"]}), tmp_path / "_delta_log" / "1.checkpoint.parquet")
     [finding] = audit(tmp_path, KMS).findings
     assert finding.kind == "damaged" and finding.file.endswith(f"{0:020}.checkpoint.parquet")
+
+
+@pytest.mark.parametrize("add", [
+    {"stats_parsed": {"minValues": {"tags": ["x"]}}}, {"path": ["x"]}, {"stats": {"x": 1}},
+    {"stats": "[1]"}, {"partitionValues": {"city": ["x"]}}, {"partitionValues": ["city"]},
+    {"stats": b"\xff"}], ids=str)
+def test_a_checkpoint_with_other_types_is_a_finding_or_nothing(tmp_path, add):
+    put(tmp_path, "a.parquet", **ENCRYPTED)
+    commit(tmp_path, 0, added("a.parquet"))
+    pq.write_table(pa.table({"add": [add]}),
+                   tmp_path / "_delta_log" / f"{0:020}.checkpoint.parquet")
+    assert {one.kind for one in audit(tmp_path, KMS, policy=POLICY).findings} <= {"damaged"}
+
+
+def test_a_file_that_was_not_finished_is_not_checked(tmp_path):
+    put(tmp_path, "a.parquet", **ENCRYPTED)
+    commit(tmp_path, 0, added("a.parquet"))
+    commit(tmp_path, 1, name="_commit_80a083e8.json.tmp").write_text('{"add": {"pa')
+    result = audit(tmp_path, KMS)
+    assert result.ok and not result.complete
+
+
+# --- what only the log knows ---------------------------------------------------------------------
+
+def schema(**mapped):
+    """Return the schema of a table, as the log has it; ``mapped`` are names in files by name."""
+    person = {"type": "struct", "fields": [
+        {"name": "ssn", "type": "string",
+         "metadata": {"delta.columnMapping.physicalName": mapped.get("person.ssn", "ssn")}}]}
+    fields = [{"name": name, "type": "string", "metadata": (
+        {"delta.columnMapping.physicalName": mapped[name]} if name in mapped else {})}
+        for name in ("ssn", "city")]
+    return {"metaData": {"schemaString": json.dumps({"type": "struct", "fields": [
+        *fields, {"name": "person", "type": person, "metadata": {}}]})}}
+
+
+def where(condition):
+    return {"commitInfo": {"operationParameters": {"predicate": condition}}}
+
+
+def test_conditions_are_searched_for_columns_of_the_policy_that_no_file_shows(tmp_path):
+    name = put(tmp_path, "a.parquet", **ENCRYPTED)  # its footer is encrypted
+    commit(tmp_path, 0, schema(), added(name, SAFE))
+    commit(tmp_path, 1, where(f"(city#1 = {SECRET})"))
+    assert about(audit(tmp_path, policy=POLICY)) == []
+    commit(tmp_path, 2, where(f"(ssn#1 = {SECRET})"))
+    assert about(audit(tmp_path, policy=POLICY)) == [("ssn", f"found in 1 file: {2:020}.json")]
+
+
+def test_with_column_mapping_the_names_of_the_table_count(tmp_path):
+    mapped = people().rename_columns(["col-1", "col-2"])
+    name = put(tmp_path, "a.parquet", mapped, keys=KMS,
+               encryption=EncryptionConfiguration("footer", {"pii": ["col-1"]}))
+    bounds = {"minValues": {"col-1": SECRET, "col-2": "Oslo", "person": {"col-3": "x"}}}
+    names = {"ssn": "col-1", "city": "col-2", "person.ssn": "col-3"}
+    commit(tmp_path, 0, schema(**names), added(name, bounds))
+    commit(tmp_path, 1, where(f"(ssn#1 = {SECRET})"))
+    evidence = [("ssn", f"found in 1 file: {number:020}.json") for number in (1, 0)]
+    assert about(audit(tmp_path, KMS)) == evidence
+    assert about(audit(tmp_path, policy=POLICY)) == evidence
+    assert about(audit(tmp_path, policy=Policy(["person.ssn"]))) \
+        == [("person.ssn", evidence[1][1])]
+
+
+def test_a_table_in_a_table_is_another_one(tmp_path):
+    commit(tmp_path, 0, added(put(tmp_path, "a.parquet", **ENCRYPTED), SAFE))
+    commit(tmp_path / "inner", 0, added(put(tmp_path / "inner", "b.parquet"), SAFE))
+    assert audit(tmp_path, KMS).findings == []
+
+
+@pytest.mark.parametrize("place", ["t", "/t", "", "/"])
+def test_the_root_of_a_file_system_may_be_a_table(tmp_path, place):
+    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+    table = tmp_path / "t"
+    commit(table, 0, added(put(table, "a.parquet", **ENCRYPTED), SAFE),
+           added(put(table, "plain.parquet"), BOUNDS))
+    system = SubTreeFileSystem(str(tmp_path if "t" in place else table), LocalFileSystem())
+    result = audit(place, KMS, filesystem=system)
+    assert sorted(one.kind for one in result.findings) == ["log", "unencrypted"]
+    assert [one.message.endswith("a live file") for one in result.findings].count(True) == 1
+
+
+def test_many_tables_take_no_longer_than_their_files():
+    files = [FileAudit(f"/w/t{table}/p=1/{number}") for table in range(3000)
+             for number in range(10)]
+    found = _by_folder(files, [f"/w/t{table}" for table in range(3000)])
+    assert {len(own) for own in found.values()} == {10}
 
 
 def test_an_audit_survives_changed_bytes_of_a_log(tmp_path):

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,11 +11,24 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 from secure_bloom import Policy, UniformKey, audit, write_table
 from secure_bloom.auditing.compliance import check_files
 from secure_bloom.auditing.iceberg_metadata import newest, read_definition, read_values
+from secure_bloom.auditing.iceberg_tables import iceberg_tables
+from tests.storage.avro_files import avro_file, binary, field, long
 
 catalogs = pytest.importorskip("pyiceberg.catalog.sql")
 
 POLICY = Policy(footer_key="footer", columns={"ssn": "pii"})
-PEOPLE = pa.table({"ssn": ["078-05-1120"], "amount": [1]})
+SECRET = b"078-05-1120"
+PEOPLE = pa.table({"ssn": [SECRET.decode()], "amount": [1]})
+
+
+def bounds(key: str, **more: str) -> dict:
+    """Return the schema of a manifest's entry that has only lower bounds."""
+    return {"type": "record", "name": "entry", "fields": [field("lower_bounds", 125, {
+        "type": "array", "items": {"type": "record", "name": "bound", "fields": [
+            field("key", 126, key), field("value", 127, "bytes")]}, **more})]}
+
+
+ENTRY = bounds("int", logicalType="map")
 
 
 @pytest.fixture
@@ -162,14 +174,15 @@ def test_damaged_metadata_is_an_error(table, name, content):
     assert [one.file for one in findings if one.kind == "damaged"] == [str(path)]
 
 
-def test_what_was_not_searched_is_listed(table, monkeypatch):
+def test_what_was_not_searched_is_listed(table):
     statistics = add_statistics(table, 1, flags=1)
-    monkeypatch.setitem(sys.modules, "pyiceberg.avro.file", None)
+    manifest = folder(table) / "metadata" / "m.avro"
+    manifest.write_bytes(avro_file(ENTRY, (1, b""), codec=b"snappy"))
     not_checked = {Path(file.file).name: file.not_checked
                    for file in audit(folder(table), policy=POLICY).files if file.not_checked}
     assert "compressed" in not_checked.pop(statistics.name)[0]
-    assert len(not_checked) == 2  # the manifest and its list
-    assert all("needs pyiceberg" in reason for [reason] in not_checked.values())
+    assert "neither deflate nor zstandard" in not_checked.pop(manifest.name)[0]
+    assert not not_checked
 
 
 def test_the_newest_metadata_file_has_the_columns():
@@ -189,10 +202,75 @@ def test_columns_are_named_as_in_parquet(tmp_path):
     path = tmp_path / "v1.gz.metadata.json"
     path.write_bytes(gzip.compress(json.dumps({"schema": schema}).encode()))
     names = read_definition(LocalFileSystem(), str(path)).names
-    assert names == {1: "a", 2: "b", 3: "b.c", 4: "b.c.key_value.key", 5: "b.c.key_value.value",
-                     6: "b.c.key_value.value.list.element"}
+    assert names == {1: {"a"}, 2: {"b"}, 3: {"b.c"}, 4: {"b.c.key_value.key"},
+                     5: {"b.c.key_value.value"}, 6: {"b.c.key_value.value.list.element"}}
 
 
 def test_manifest_lists_have_no_bounds(table):
     [path] = (folder(table) / "metadata").glob("snap-*.avro")
     assert read_values(LocalFileSystem(), str(path)) == set()
+
+
+@pytest.mark.parametrize("content", [
+    avro_file(bounds("string"), (1, long(1) + binary(SECRET) + binary(SECRET) + long(0))),
+    gzip.compress(b"Obj"), b"PFA1" + b'{"blobs":[{"type":"apache-datasketches-theta-v1",'
+    b'"fields":["078-05-1120"]}]}' + (80).to_bytes(4, "little") + bytes(4) + b"PFA1"])
+def test_what_is_in_the_place_of_a_columns_id_is_not_shown(table, content):
+    write_table(PEOPLE, data_file(table),
+                encryption=UniformKey(bytes(16)))  # so all columns are sensitive
+    (folder(table) / "metadata" / "m.avro").write_bytes(content)
+    result = audit(folder(table))
+    assert [one.kind for one in result.findings].count("damaged") == (content[:2] != b"\x1f\x8b")
+    assert SECRET.decode() not in json.dumps(result.to_dict())
+
+
+def test_a_manifest_that_was_cut_is_damaged(table):
+    [path] = (folder(table) / "metadata").glob("*-m0.avro")
+    path.write_bytes(path.read_bytes()[:-60])
+    assert [one.file for one in audit(folder(table), policy=POLICY).findings
+            if one.kind == "damaged"] == [str(path)]
+
+
+def test_a_column_that_was_renamed_is_known_by_its_older_names(table):
+    with table.update_schema() as update:
+        update.rename_column("ssn", "social")
+    assert set(in_log(audit(folder(table), policy=POLICY))) == {"ssn"}
+
+
+@pytest.mark.parametrize("metadata", [
+    {"partition-spec": [{"source-id": 1, "transform": "identity"}]},
+    {"partition-specs": [{"fields": [{"source-ids": [1, 2], "transform": "x"}]}]}])
+def test_partitions_of_older_and_newer_versions_are_found(tmp_path, metadata):
+    path = tmp_path / "v1.metadata.json"
+    path.write_text(json.dumps({"schema": {"type": "struct", "fields": []}, **metadata}))
+    assert 1 in read_definition(LocalFileSystem(), str(path)).partitions
+
+
+@pytest.mark.parametrize("content", [
+    b'{"schema": {"type": "struct", "fields": [{"id": "x", "name": "a", "type": "int"}]}}',
+    b'{"schema": {"type": "struct", "fields": [{"id": 1, "name": 5, "type": "int"}]}}',
+    b"[" * 100_000, gzip.compress(bytes(257 << 20)), b"\x1f\x8bcut"], ids=lambda it: str(it[:70]))
+def test_a_hostile_metadata_file_is_damaged(table, content):
+    path = folder(table) / "metadata" / "99999-x.metadata.json"
+    path.write_bytes(content)
+    [finding] = [one for one in audit(folder(table), policy=POLICY).findings
+                 if one.kind == "damaged"]
+    assert finding.file == str(path)
+
+
+def test_each_of_many_tables_has_its_own_metadata():
+    found = [path for number in range(2000) for path in (
+        f"t{number}/metadata/v1.metadata.json", f"t{number}/metadata/m.avro",
+        f"t{number}/data/a.parquet", f"t{number}/metadata/s.parquet")]
+    tables = iceberg_tables("/w", found)
+    assert len(tables) == 2000
+    assert all(table.metadata == [f"{table.folder}/metadata/v1.metadata.json",
+                                  f"{table.folder}/metadata/m.avro"] for table in tables)
+
+
+def test_manifests_in_another_folder_are_not_checked(table, tmp_path):
+    [path] = (folder(table) / "metadata").glob("snap-*.avro")
+    path.rename(tmp_path / path.name)
+    result = audit(folder(table), policy=POLICY)
+    [unread] = [file for file in result.files if file.not_checked]
+    assert unread.not_checked == ["1 manifest list of the table: not in this folder"]

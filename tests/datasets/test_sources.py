@@ -146,6 +146,20 @@ def test_the_live_files_of_an_iceberg_table(tmp_path):
     assert secure_bloom.dataset(table.scan(row_filter="n = 3")).count_rows() <= 2
 
 
+def test_iceberg_records_paths_that_are_not_percent_encoded(tmp_path):
+    catalogs = pytest.importorskip("pyiceberg.catalog.sql")
+    from pyiceberg.transforms import IdentityTransform
+    catalog = catalogs.SqlCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db",
+                                  warehouse=f"file://{tmp_path}/a b%41")
+    catalog.create_namespace("a")
+    rows = pa.table({"p": ["a b", "c%20d", "e+f", "g/h?#", "é"], "n": [1, 2, 3, 4, 5]})
+    table = catalog.create_table("a.b", rows.schema)
+    with table.update_spec() as update:
+        update.add_field("p", IdentityTransform())
+    table.append(rows)
+    assert secure_bloom.dataset(table).to_table()["n"].to_pylist() == [1, 2, 3, 4, 5]
+
+
 # --- schemas -------------------------------------------------------------------------------------
 
 def test_columns_that_a_file_lacks_are_null(tmp_path):

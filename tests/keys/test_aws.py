@@ -232,6 +232,24 @@ def test_responses_that_are_too_long(proxy):
     assert kms.unwrap_key(wrapped, "alias/footer") == KEY
 
 
+def test_a_botocore_without_private_names_works(moto, keys, monkeypatch):
+    connect = boto3.session.Session.client
+
+    class Client:
+        def __init__(self, client):
+            self.client = client
+
+        def __getattr__(self, name):
+            if name == "_endpoint":
+                raise AttributeError(name)
+            return getattr(self.client, name)
+
+    monkeypatch.setattr(boto3.session.Session, "client",
+                        lambda *args, **options: Client(connect(*args, **options)))
+    kms = AwsKms(REGION, endpoint_url=moto)
+    assert kms.unwrap_key(kms.wrap_key(KEY, "alias/pii"), "alias/pii") == KEY
+
+
 def test_a_response_that_stalls_is_requested_again(proxy):
     kms = client(proxy, timeout=1)
     wrapped = kms.wrap_key(KEY, "alias/footer")

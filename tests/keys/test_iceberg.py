@@ -3,6 +3,7 @@
 import base64
 import os
 import pickle
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
@@ -129,3 +130,21 @@ def test_a_changed_timestamp_or_another_key_is_an_error():
 
     with pytest.raises(KeyUnwrapError, match="another key"):
         manifest_list_key(metadata(), 7, OtherKms())
+
+
+@pytest.mark.parametrize("place", [
+    ("properties",), ("properties", "encryption.key-id"), ("snapshots",), ("snapshots", 0),
+    ("snapshots", 0, "snapshot-id"), ("snapshots", 1), ("encryption-keys",),
+    ("encryption-keys", 0, "key-id"), ("encryption-keys", 0, "encrypted-key-metadata"),
+    ("encryption-keys", 0, "properties"), ("encryption-keys", 0, "properties", "KEY_TIMESTAMP"),
+    ("encryption-keys", 1, "encrypted-by-id"), ("encryption-keys", 1, "encrypted-key-metadata")])
+@pytest.mark.parametrize("value", [None, 5, "x", [5], {}, {"snapshot-id": 7, "key-id": ["x"]}],
+                         ids=repr)
+def test_metadata_with_anything_in_it_is_a_key_error(place, value):
+    found = metadata()
+    inside = found
+    for name in place[:-1]:
+        inside = inside[name]
+    inside[place[-1]] = value
+    with suppress(KeyRetrievalError):
+        assert manifest_list_key(found, 7, KMS) == KeyMetadata.parse(WITH_LENGTH)

@@ -163,6 +163,23 @@ def test_statistics_in_the_log_are_refused_at_the_write(session, policy, make, p
         append(people(session), folder)
 
 
+@pytest.mark.parametrize(("columns", "properties"), [
+    (", ".join(f"m{n} map<string, int>" for n in range(20)) + ", ssn string", {}),  # 41 leaves
+    ("`g``h` string, ssn string", {"delta.dataSkippingStatsColumns": "`g``h`"})],
+    ids=["maps", "backtick"])
+def test_statistics_are_refused_for_columns_as_delta_counts_and_names_them(session, keyring, tmp_path, columns,
+                                                     properties):
+    said = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    table = f"delta.`{tmp_path}/t`"
+    session.sql(f"create table {table} ({columns}) using delta"
+                + (f" tblproperties ({said})" if said else ""))
+    encryption = EncryptionConfiguration("footer", {"pii": ["g`h" if "`" in columns else "ssn"]})
+    with settings(session, native.write_options(encryption=encryption, keys=keyring)), \
+            pytest.raises(Exception, match="would repeat its minimum"):
+        session.sql(f"insert into {table} by name select 'a' as "
+                    + ("`g``h`" if "`" in columns else "ssn"))
+
+
 @pytest.mark.parametrize("properties", [
     {"delta.dataSkippingNumIndexedCols": "0"}, {"delta.dataSkippingStatsColumns": "id"}], ids=str)
 def test_without_statistics_of_the_column_the_log_tells_nothing(session, policy, make, properties):
@@ -301,6 +318,22 @@ def test_conditions_of_commands_put_values_into_the_log_and_merge_does_not(sessi
     [finding] = audit(folder, policy["keys"]).findings
     assert finding.column == "ssn" and "compared the column" in finding.message
     assert "ssn-8" not in finding.message + str(finding.evidence)
+
+
+def test_convert_to_delta_puts_statistics_into_the_log(session, policy, tmp_path):
+    folder = tmp_path / "converted"
+    options = native.write_options(**policy)
+    people(session).coalesce(1).write.options(**options).parquet(str(folder))
+    with settings(session, options), keys_of(session, folder, policy["keys"]):
+        session.sql(f"convert to delta parquet.`{folder}`")
+    [finding] = audit(folder, policy["keys"]).findings
+    assert (finding.kind, finding.column) == ("log", "ssn")
+    assert "minimum and maximum" in finding.message
+    folder = tmp_path / "without"
+    people(session).coalesce(1).write.options(**options).parquet(str(folder))
+    with settings(session, options), keys_of(session, folder, policy["keys"]):
+        session.sql(f"convert to delta parquet.`{folder}` no statistics")
+    assert audit(folder, policy["keys"]).ok
 
 
 # --- without keys --------------------------------------------------------------------------------

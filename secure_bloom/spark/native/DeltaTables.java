@@ -46,7 +46,7 @@ final class DeltaTables {
     }
     for (Iterator i = columns.keySet().iterator(); i.hasNext();) {
       ColumnPath leaf = (ColumnPath) i.next();
-      if (names == null || isNamed(names, leaf)) {
+      if (names == null || isMapped(conf) || isNamed(names, leaf)) {
         throw new ParquetCryptoRuntimeException("nothing was written: column " + leaf.toDotString()
             + " is encrypted, but the log of its Delta Lake table would repeat its minimum and "
             + "maximum in plaintext. Set the table property " + COLUMNS + " to columns that need "
@@ -57,16 +57,22 @@ final class DeltaTables {
 
   /** Refuses a policy where files have other names of columns than the table. */
   static void checkNames(Configuration conf) {
-    if (!conf.get(MAPPING, "none").equals("none")) {
+    if (isMapped(conf)) {
       throw new ParquetCryptoRuntimeException("nothing was written: a policy knows columns by "
           + "their names, and with " + MAPPING + " the files of this Delta Lake table have other "
           + "names than the table. Use a table without column mapping");
     }
   }
 
+  /** Whether the files have other names of columns than the table and its properties. */
+  private static boolean isMapped(Configuration conf) {
+    return !conf.get(MAPPING, "none").equals("none");
+  }
+
   private static boolean isNamed(String names, ColumnPath leaf) {
     String path = leaf.toDotString().toLowerCase(Locale.ROOT) + ".";
-    String[] each = names.replace("`", "").toLowerCase(Locale.ROOT).split(",");
+    String unquoted = names.replace("``", "\0").replace("`", "").replace('\0', '`');
+    String[] each = unquoted.toLowerCase(Locale.ROOT).split(",");
     for (int i = 0; i < each.length; i++) {
       if (path.startsWith(each[i].trim() + ".")) {
         return true;
