@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pyarrow.fs as pa_fs
 
 from secure_bloom.display import Summarized, choices, listed, names
-from secure_bloom.errors import ColumnError, KeyNotFoundError
+from secure_bloom.errors import ColumnError, KeyNotFoundError, UnsupportedError
 from secure_bloom.index import compaction
 from secure_bloom.index.building import BUDGET
 from secure_bloom.index.column_index import ColumnIndex, open_column, with_newest
@@ -78,7 +78,8 @@ def build(path: FilePath, columns: str | Iterable[str], keys: IndexKeys = None, 
     FileNotFoundError
         If the folder does not exist, or has no Parquet files.
     UnsupportedError
-        If it is the folder of an Iceberg table: the index belongs to its folder ``data``.
+        If it is a file, or the folder of an Iceberg table: the index belongs to its folder
+        ``data``.
 
     Examples
     --------
@@ -86,6 +87,9 @@ def build(path: FilePath, columns: str | Iterable[str], keys: IndexKeys = None, 
     """
     wanted = _distinct(columns)
     table, kms = Table.at(path, filesystem), index_client(keys)
+    if table.filesystem.get_file_info(table.path).is_file:
+        raise UnsupportedError("an index is for all files of a folder: pass the folder",
+                               file=table.path)
     listing = table.listing()
     for column in wanted:
         create_index(table, column, kms, encryption, listing, exclusive)

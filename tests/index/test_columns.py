@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 import secure_bloom
-from secure_bloom.errors import ColumnError
+from secure_bloom.errors import ColumnError, UnsupportedError
 from secure_bloom.index import Index, build, column_index, column_segments
 from tests.index.helpers import KMS, age, folder_of, segments_of
 
@@ -139,3 +139,9 @@ def test_a_segment_is_not_written_if_its_only_file_could_not_be_read(table, monk
     assert (result.indexed, set(result.failed)) == (0, {"b.parquet"})
     assert segments(table) == {"phone": 1, "ssn": 1}
     assert len(segments_of(table, "ssn")) == 1
+
+
+def test_an_index_of_a_single_file_is_refused(table):
+    with pytest.raises(UnsupportedError, match="pass the folder") as caught:
+        build(table / "a.parquet", "ssn", KMS)
+    assert caught.value.file == str(table / "a.parquet")
