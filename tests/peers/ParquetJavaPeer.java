@@ -19,6 +19,7 @@ import org.apache.parquet.column.ColumnDescriptor;
 import org.apache.parquet.column.page.PageReadStore;
 import org.apache.parquet.column.values.bloomfilter.BlockSplitBloomFilter;
 import org.apache.parquet.column.values.bloomfilter.BloomFilter;
+import org.apache.parquet.conf.PlainParquetConfiguration;
 import org.apache.parquet.crypto.FileDecryptionProperties;
 import org.apache.parquet.crypto.InternalFileDecryptor;
 import org.apache.parquet.example.data.Group;
@@ -112,7 +113,10 @@ public final class ParquetJavaPeer {
   }
 
   static ParquetFileReader open(String path, FileDecryptionProperties keys) throws IOException {
-    ParquetReadOptions options = ParquetReadOptions.builder().withDecryption(keys).build();
+    // Hadoop's configuration would parse its files of defaults each time.
+    ParquetReadOptions options = ParquetReadOptions.builder(new PlainParquetConfiguration())
+        .withDecryption(keys)
+        .build();
     return ParquetFileReader.open(new LocalInputFile(Paths.get(path)), options);
   }
 

@@ -139,7 +139,7 @@ final class PeerKeys {
   /** Hadoop settings of the key tools; caches of earlier requests are dropped. */
   static Configuration tools(JsonNode keys) {
     KeyToolkit.removeCacheEntriesForAllTokens();
-    Configuration conf = new Configuration();
+    Configuration conf = new Configuration(false);
     conf.set("fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem");
     conf.set(KeyToolkit.KMS_CLIENT_CLASS_PROPERTY_NAME, MemoryKms.class.getName());
     keys.path("properties").properties()

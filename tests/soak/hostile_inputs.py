@@ -82,9 +82,6 @@ def in_memory(data: bytes) -> dict[str, HostileInput]:
         "filters of Spark": HostileInput(
             b'[["a.b", "=", ["int", 7]], ["c", "in", ["list", [["str", "x"]]]]]',
             lambda hostile: parse_filters(hostile.decode("utf-8", "replace"))),
-        "URI of a KMS": HostileInput(
-            b"vault:https://host:8200/transit?namespace=x&timeout=3",
-            lambda hostile: open_kms(hostile.decode("utf-8", "replace")), _OF_PEOPLE),
     }
 
 
@@ -105,6 +102,10 @@ def in_files(data: bytes, mode: Mode, folder: Path) -> dict[str, HostileInput]:
                              read_material(_LOCAL, str(folder / "a.parquet")))),
         "CSV": HostileInput(b"ssn,city,n\n078-05-1120,Rome,1\n219-09-9999,Oslo,2.5\n" * 3,
                             lambda hostile: _command(folder, hostile)),
+        # The installed packages are asked for an unknown scheme.
+        "URI of a KMS": HostileInput(
+            b"vault:https://host:8200/transit?namespace=x&timeout=3",
+            lambda hostile: open_kms(hostile.decode("utf-8", "replace")), _OF_PEOPLE),
         **_of_an_index(folder),
     }
 

@@ -48,4 +48,4 @@ def _plain(table: pa.Table) -> pa.Table:
     return pa.table({name: plain(table[name]) for name in table.column_names})
 
 
-CHECK = Check("erasing", "what is erased is gone, and nothing else is", "rows erased", 10**6, _try)
+CHECK = Check("erasing", "what is erased is gone, and nothing else is", "rows erased", 10**5, _try)

@@ -17,7 +17,7 @@ def _try(case: Case) -> None:
     mode = case.random.choice([mode for mode in ENCRYPTED if mode.is_uniform])
     files = [small_file(case, mode)[0] for _ in range(2)]
     modules = [_modules(data, mode.keys) for data in files]
-    for _ in range(20):
+    for _ in range(200):
         source, target = case.random.choice([(0, 0), (1, 0)])
         taken = case.random.choice(list(modules[source]))
         group, name, kind = case.random.choice(list(modules[0]))
