@@ -28,7 +28,7 @@ MAX_ROW_GROUP_BYTES = 512 * 1024 * 1024  # of Arrow data: bounds memory, whateve
 
 def convert_file(source: str, target: str, *, overwrite: bool = False,
                  row_group_size: int | None = None, text_columns: Iterable[str] = (),
-                 delimiter: str = ", ", allow_plaintext: bool = False,
+                 delimiter: str = ",", allow_plaintext: bool = False,
                  advance: Callable[[float], None] = lambda fraction: None, kms: WritingKms = None,
                  encryption: Encryption | None = None, policy: Policy | str | None = None,
                  require_encryption: RequireEncryption = None, **writer: Any) -> None:
@@ -78,7 +78,7 @@ def convert_file(source: str, target: str, *, overwrite: bool = False,
         return {**writer, "policy": rules, "encryption": chosen,
                 "kms": None if chosen is None else kms}
 
-    if _is_parquet(source):
+    if is_parquet(source):
         with ParquetFile(source, kms, require_encryption=require_encryption) as file:
             chosen = options(file.schema)
             if file.footer.is_encrypted and chosen["encryption"] is None and not allow_plaintext:
@@ -106,7 +106,8 @@ def _by_policy(policy: Policy, encryption: Encryption | None, schema: pa.Schema,
     return encryption
 
 
-def _is_parquet(path: str) -> bool:
+def is_parquet(path: str) -> bool:
+    """Whether a file starts as a Parquet file does."""
     if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe would block
         raise UnsupportedError("it must be a regular file, because it is read more than once: "
                                "save the data to a file first", file=path)

@@ -159,6 +159,16 @@ def test_options_of_filters_need_a_column(tmp_path, csv):
         assert f"specify --bloom, or omit --{option}" in result.stderr
 
 
+@pytest.mark.parametrize("option", ["--text", "--delimiter"])
+def test_options_of_csv_files_are_refused_for_a_parquet_file(csv, tmp_path, option):
+    source = tmp_path / "in.parquet"
+    assert run("write", csv, source, "--plaintext").exit_code == 0
+    value = {"--text": "id", "--delimiter": ";"}[option]
+    result = run("write", source, tmp_path / "out.parquet", "--plaintext", option, value)
+    assert result.exit_code == 2 and f"omit {option}" in result.stderr
+    assert not (tmp_path / "out.parquet").exists()
+
+
 def test_a_file_whose_column_cannot_be_checked_is_not_sealed(tmp_path, keyring, encrypted):
     """As whatever prevents a change: the files of a folder may have different reasons."""
     Keyring(keyring).subset(tmp_path / "other.json", ["footer"], passphrase=None)
