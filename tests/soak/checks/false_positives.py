@@ -24,11 +24,13 @@ def _try(case: Case) -> None:
     expected = false_positive_probability(filter_.num_blocks, distinct)
     variance = false_positive_deviation(filter_.num_blocks, distinct) ** 2 \
         + expected * (1 - expected) / _PROBES
-    assert abs(rate - expected) <= _SIGMAS * variance**0.5 + 10 / _PROBES, \
+    difference, deviation = abs(rate - expected), variance**0.5
+    assert difference <= _SIGMAS * deviation + 10 / _PROBES, \
         f"{distinct} values, {filter_.num_blocks} blocks: {rate}, not {expected}"
     assert expected <= 1.05 * fpp, f"{distinct} values: {expected}, not {fpp}"
     case.tried += 1
     case.counts["probes"] += _PROBES
+    case.counts[f"{'within' if difference <= 5 * deviation else 'beyond'} 5 deviations"] += 1
 
 
 CHECK = Check("false_positives", "false positives are as frequent as the size implies",
