@@ -60,7 +60,7 @@ def _ours(case: Case, path: Path) -> None:
                       for name, (kind, values) in columns.items()})
     options = random_options(case)
     mode.write(table, path, column_keys(case, table), bloom_filters=True,
-               row_group_size=case.random.choice([7, 50, 1000]), **options)
+               row_group_size=case.random.choice([19, 50, 1000]), durable=False, **options)
     _make_old(path)
     if mode.is_encrypted and options["data_page_version"] == "2.0":
         case.counts["data pages V2, not read by parquet-java"] += 1  # it does not expect Arrow's
@@ -90,7 +90,7 @@ def _parquet_java(case: Case, path: Path) -> None:
     _java().write(path, schema, rows, keys=keys, bloom=bloom,
                   bloom_max_bytes=case.random.choice([32, 1024, 4096]),
                   bloom_adaptive=case.random.random() < 0.3,
-                  row_group_rows=case.random.choice([7, 50, 1000]),
+                  row_group_rows=case.random.choice([19, 50, 1000]),
                   dictionary=case.random.random() < 0.5, codec=case.random.choice(_JAVA_CODECS),
                   page_version=page_version)
     _make_old(path)
@@ -110,7 +110,7 @@ def _arrow_cpp(case: Case, path: Path) -> None:
     table = pa.table({name: pa.array(values, _ARROW[kind])
                       for name, (kind, values) in columns.items()})
     fpp = case.random.choice([0.1, 0.01, 0.0001])
-    pq.write_table(table, path, row_group_size=case.random.choice([7, 50, 1000]),
+    pq.write_table(table, path, row_group_size=case.random.choice([19, 50, 1000]),
                    bloom_filter_options={name: {"ndv": case.random.choice([1, 500]), "fpp": fpp}
                                          for name in columns}, **random_options(case))
     _make_old(path)
