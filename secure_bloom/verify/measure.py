@@ -114,31 +114,33 @@ def _int96_hashes(nanos: pa.Array, micros: pa.Array) -> np.ndarray:
 class DistinctHashes:
     """The number of distinct hashes that were added: exact up to a limit, then estimated.
 
+    ``smallest`` are the smallest of them, sorted; all as long as the number is exact.
+
     Hashes are uniformly distributed, so the largest of the k smallest hashes determines an estimate
     of their total number; its relative error is 1 / sqrt(k), 0.4 %.
     """
 
     def __init__(self, kept: int = _KEPT):
         self._kept = kept
-        self._smallest = np.empty(0, dtype=np.uint64)
+        self.smallest = np.empty(0, dtype=np.uint64)
         self.is_exact = True
 
     def add(self, hashes: np.ndarray) -> None:
         """Add these hashes to the count."""
         if not self.is_exact:
-            hashes = hashes[hashes < self._smallest[-1]]
+            hashes = hashes[hashes < self.smallest[-1]]
         # Not numpy.unique, which takes ten times as long.
-        merged = np.sort(np.concatenate((self._smallest, hashes)))
+        merged = np.sort(np.concatenate((self.smallest, hashes)))
         merged = merged[np.insert(merged[1:] != merged[:-1], 0, True)[:merged.size]]
         self.is_exact = self.is_exact and merged.size <= self._kept
-        self._smallest = merged[:self._kept]
+        self.smallest = merged[:self._kept]
 
     @property
     def count(self) -> int:
         """The exact number, or the estimate."""
         if self.is_exact:
-            return self._smallest.size
-        return round((self._kept - 1) * 2.0**64 / float(self._smallest[-1]))
+            return self.smallest.size
+        return round((self._kept - 1) * 2.0**64 / float(self.smallest[-1]))
 
     @property
     def at_most(self) -> int:
@@ -195,16 +197,28 @@ def measure_false_positives(filter_: SplitBlockBloomFilter,
                             distinct: DistinctHashes | None) -> FalsePositives:
     """Probe a filter with random hashes from a fixed seed.
 
-    Three sources of random variation are allowed for: which probes hit; how the values are
-    distributed over the blocks; and, for many values, the estimate of their number.
+    If all values are known, a filter of them alone answers the same probes. Otherwise three sources
+    of random variation are allowed for: which probes hit; how the values are distributed over the
+    blocks; and the estimate of their number.
     """
     blocks = filter_.num_blocks
     promised = None if distinct is None else false_positive_probability(blocks, distinct.count)
     probes = _number_of_probes(filter_.expected_fpp() if promised is None else promised)
     hashes = np.random.default_rng(_SEED).integers(0, 2**64, probes, dtype=np.uint64)
-    hits = int(np.count_nonzero(filter_.check_hashes(hashes)))
-    beyond_chance = distinct is not None and hits > _most_hits(blocks, distinct.at_most, probes)
-    return FalsePositives(hits / probes, promised, beyond_chance)
+    hits = _hits(filter_, hashes)
+    if distinct is None:
+        most = float(probes)
+    elif distinct.is_exact:
+        own = SplitBlockBloomFilter(blocks)
+        own.insert_hashes(distinct.smallest)
+        most = _WORTH_SAYING * _hits(own, hashes) + _SLACK
+    else:
+        most = _most_hits(blocks, distinct.at_most, probes)
+    return FalsePositives(hits / probes, promised, hits > most)
+
+
+def _hits(filter_: SplitBlockBloomFilter, hashes: np.ndarray) -> int:
+    return int(np.count_nonzero(filter_.check_hashes(hashes)))
 
 
 def _number_of_probes(probability: float) -> int:

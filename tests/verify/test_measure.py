@@ -36,6 +36,17 @@ def test_chance_is_not_reported(blocks, load):
         assert not measure_false_positives(filter_, distinct).beyond_chance
 
 
+def test_values_that_happen_to_share_a_block_are_not_reported():
+    hashes = random_hashes(20) >> np.uint64(6)  # of 64 blocks they are in the first
+    filter_, distinct = SplitBlockBloomFilter(64), DistinctHashes()
+    filter_.insert_hashes(hashes)
+    distinct.add(hashes)
+    rate = measure_false_positives(filter_, distinct)
+    assert rate.measured > 1000 * rate.promised and not rate.beyond_chance
+    filter_.insert_hashes(random_hashes(300))
+    assert measure_false_positives(filter_, distinct).beyond_chance
+
+
 def test_nothing_is_counted_as_0():
     counter = DistinctHashes()
     counter.add(random_hashes(0))
