@@ -75,6 +75,7 @@ coverage: setup tools  ## measure which branches of the core the tests execute
 	COVERAGE_FOLDER=$(abspath $(COVERAGE)) $(BIN)/coverage run -m pytest -p tests.recording \
 	  $(PYTEST_ARGS) $(COVERED)
 	$(BIN)/coverage combine --quiet
+	rm -f $(COVERAGE)/.coverage.*  # cut off when tests killed a process
 	$(BIN)/coverage json --quiet --fail-under=0 -o $(COVERAGE)/coverage.json
 	$(BIN)/python -m tests.recording $(COVERAGE)/coverage.json
 	$(BIN)/coverage report --skip-covered --show-missing
