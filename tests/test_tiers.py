@@ -40,6 +40,16 @@ def test_each_tier_has_its_command(command, tier):
     assert f"--tier {tier} " in recipe
 
 
+@pytest.mark.sweep
+def test_each_process_gives_tests_the_same_names():
+    """Else they cannot be shared out: names must not depend on the time, or on hash values."""
+    names = [subprocess.run([sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0",
+                             "-p", "no:cacheprovider", "--tier", "all", "tests"], cwd=ROOT,
+                            env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True,
+                            text=True, check=True).stdout.splitlines()[:-1] for seed in "12"]
+    assert len(names[0]) > 10_000 and names[0] == names[1]
+
+
 def test_ci_runs_all_but_the_soak():
     assert "set -- test test-sweep test-peers\nmake" in (ROOT / ".ci" / "run").read_text()
 

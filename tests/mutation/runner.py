@@ -22,6 +22,7 @@ _LIBRARIES = ("pytest", "hypothesis", "numpy", "pandas", "pyarrow.dataset", "pya
               "urllib3", "thrift.Thrift")
 _OURS = "tests", "secure_bloom", "vectors", "build_kernels", "benchmarks"
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+(?: \S+)*?)(?: - .*)?$", re.MULTILINE)
+_NOT_FOUND = re.compile(r"^ERROR: not found: (\S+)$", re.MULTILINE)
 _START = 20.0  # seconds that starting a process may take at most, on a busy machine
 
 
@@ -91,9 +92,18 @@ class Workplace:
         if code == 0:
             return "survived", None
         failed = _FAILED.findall(self._log.read_text(errors="replace"))
-        if not failed and code > 1:  # such as a test that does not exist: nothing was tried
-            raise RuntimeError(self._log.read_text(errors="replace")[-2000:])
+        if not failed and code > 1:  # nothing was tried
+            return self._run(self._with_their_names(tests), seconds)
         return "killed", failed[0] if failed else None
+
+    def _with_their_names(self, tests: list[str]) -> list[str]:
+        """Return tests with all parameters where a mutant has changed the names of parameters."""
+        log = self._log.read_text(errors="replace")
+        renamed = {name.removeprefix(f"{self._folder}/") for name in _NOT_FOUND.findall(log)}
+        found = [name if (name := test.partition("[")[0]) in renamed else test for test in tests]
+        if found == tests:
+            raise RuntimeError(log[-2000:])
+        return list(dict.fromkeys(found))
 
     def _be_pytest(self, tests: list[str]) -> None:
         """Become a process that runs tests in the copy, and ends."""

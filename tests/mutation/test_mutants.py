@@ -70,7 +70,10 @@ def tree(tmp_path):
     (root / "secure_bloom" / "__init__.py").touch()
     (root / "secure_bloom" / "room" / "sums.py").write_text("def add(a, b):\n    return a + b\n")
     (root / "test_sums.py").write_text("""
+import pytest
 from secure_bloom.room.sums import add
+@pytest.mark.parametrize("sum", [add(1, 1)])
+def test_named(sum): assert sum == 2
 def test_weak(): assert add(0, 0) == 0
 def test_strong(): assert add(1, 2) == 3
 def test_broken(): assert False
@@ -105,6 +108,12 @@ def test_a_mutant_that_cannot_be_imported_is_killed(tree, workplace):
     line = Mutant("secure_bloom/room/sums.py", 1, 0, 0, "deletion", "", "raise ValueError\n")
     done = workplace.try_mutant(line, ["test_sums.py::test_weak"], 10)
     assert (done.outcome, done.test) == ("killed", "test_sums.py")
+
+
+@pytest.mark.slow
+def test_a_mutant_that_renames_the_parameters_of_a_test_is_killed(tree, workplace):
+    done = workplace.try_mutant(mutant_of(tree, "(a - b)"), ["test_sums.py::test_named[2]"], 10)
+    assert done.outcome == "killed"
 
 
 @pytest.mark.slow
