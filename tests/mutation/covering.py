@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections import defaultdict
 from pathlib import Path
@@ -32,14 +33,14 @@ class Covering:
     def tests(self, file: str, line: int, seconds: float) -> list[str]:
         """Return tests that together take about so many seconds.
 
-        A line that is executed by an import only has the tests of the whole module.
+        A line that an import executes has the tests of the whole module: its effects last.
         """
         lines = self._lines.get(file)
         if lines is None:
             lines = self._data.contexts_by_lineno(str(self._root / file))
             self._lines[file] = lines
         found = {test for test in lines.get(line, ()) if test}
-        if not found:
+        if not found or not _is_in_function((self._root / file).read_text(), line):
             found = {test for tests in lines.values() for test in tests if test}
         if not found:  # a module of constants
             room = f"tests/{Path(file).parts[1]}/"
@@ -61,3 +62,10 @@ class Covering:
         ranked = [(place >= _EACH, not test.startswith(f"tests/{room}/"), self._seconds[test], test)
                   for group in groups.values() for place, test in enumerate(group)]
         return [test for *_, test in sorted(ranked)]
+
+
+def _is_in_function(source: str, line: int) -> bool:
+    """Whether a call executes a line, rather than the import of its module."""
+    return any(node.body[0].lineno <= line <= (node.end_lineno or line)
+               for node in ast.walk(ast.parse(source))
+               if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))

@@ -126,19 +126,22 @@ def test_a_mutant_that_never_ends_is_killed_by_the_time_limit(tree, workplace, m
 def test_the_quick_tests_of_a_line_come_first(tmp_path):
     module = tmp_path / "secure_bloom" / "room" / "m.py"
     module.parent.mkdir(parents=True)
-    module.write_text("a = 1\n")
+    module.write_text("def f():\n    return 1\na = 2\n")
     measured = Coverage(data_file=tmp_path / ".coverage", source=[tmp_path])
     data = measured.get_data()
     seconds = {"tests/room/t.py::slow": 9, "tests/room/t.py::quick": 1, "tests/x.py::quickest": .1}
     for test in [*seconds, "tests/room/t.py::failed"]:
         data.set_context(test)
-        data.add_lines({str(module): [1]})
+        data.add_lines({str(module): [2]})
+    data.set_context(next(iter(seconds)))  # it imports the module
+    data.add_lines({str(module): [3]})
     data.write()
     (tmp_path / "seconds.json").write_text(json.dumps(seconds))
     covering = Covering(tmp_path, tmp_path)
     slow, quick, quickest = seconds
-    assert covering.tests("secure_bloom/room/m.py", 1, 100) == [quick, slow, quickest]
-    assert covering.tests("secure_bloom/room/m.py", 1, 5) == [quick]
+    assert covering.tests("secure_bloom/room/m.py", 2, 100) == [quick, slow, quickest]
+    assert covering.tests("secure_bloom/room/m.py", 2, 5) == [quick]
+    assert covering.tests("secure_bloom/room/m.py", 3, 100) == [quick, slow, quickest]
     assert covering.tests("secure_bloom/room/constants.py", 1, 100) == [quick, slow]
     assert covering.tests("secure_bloom/room/m.py", 99, 100) == [quick, slow, quickest]
 
