@@ -91,6 +91,26 @@ def test_footers_say_what_pyarrow_wrote(mode):
         assert footer.algorithm.supply_aad_prefix == (mode == "key, supplied prefix")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("mode", "encryption"), [
+    ("plain", "not encrypted"), ("column keys", "encrypted, AES_GCM_V1"),
+    ("plaintext footer", "signed, AES_GCM_V1")])
+def test_a_footer_is_shown_with_its_encryption(mode, encryption):
+    assert repr(open_footer(*file_of(mode))).endswith(
+        f"4 columns, 3 row groups, 20 rows, {encryption}>")
+
+
+def test_a_row_group_is_placed_and_resized():
+    """Readers take the offset for where the row group is."""
+    group = open_footer(arrow_file(TABLE)).row_groups[0]
+    group.place(2, 1234)
+    group.resize(5, 60, 700)
+    struct, _ = thrift.decode(group.encode(), {})
+    total_size, num_rows, file_offset, compressed_size = 2, 3, 5, 6  # field ids of RowGroup
+    assert [struct.get_int(field) for field in (total_size, num_rows, file_offset,
+                                                compressed_size)] == [700, 5, 1234, 60]
+
+
 @pytest.mark.parametrize("options", [
     {}, {"version": "1.0"}, {"write_page_index": True}, {"store_schema": False},
     {"flavor": "spark"}, {"compression": "zstd"}, {"use_deprecated_int96_timestamps": True},

@@ -184,6 +184,27 @@ def decimal_type(scale, precision) -> Struct:
     return struct
 
 
+@pytest.mark.parametrize("width", [8, 16, 32, 64])
+@pytest.mark.parametrize("signed", [True, False])
+def test_integers_of_all_widths(width, signed):
+    arrow_type = pa.type_for_alias(f"{'' if signed else 'u'}int{width}")
+    physical = "INT64" if width == 64 else "INT32"
+    assert type_of(physical=physical, logical=(10, int_type(width, signed))).arrow_type \
+        == arrow_type
+    [stored] = schema_of(("x", arrow_type))
+    assert stored.type.arrow_type == arrow_type
+
+
+@pytest.mark.parametrize(("number", "unit"), [(1, "ms"), (2, "us"), (3, "ns")])
+@pytest.mark.parametrize("utc", [True, False])
+def test_times_of_all_units(number, unit, utc):
+    time = ("INT32", pa.time32("ms")) if unit == "ms" else ("INT64", pa.time64(unit))
+    for field, (physical, arrow_type) in (
+            (7, time), (8, ("INT64", pa.timestamp(unit, "UTC" if utc else None)))):
+        logical = field, time_type(number, utc)
+        assert type_of(physical=physical, logical=logical).arrow_type == arrow_type
+
+
 @pytest.mark.parametrize(("physical", "logical", "arrow_type"), [
     ("BYTE_ARRAY", (1, Struct()), pa.string()), ("BYTE_ARRAY", (4, Struct()), pa.string()),
     ("BYTE_ARRAY", (12, Struct()), pa.string()), ("BYTE_ARRAY", (13, Struct()), pa.binary()),

@@ -50,6 +50,7 @@ def test_an_encrypted_filter_is_recognised_with_its_size():
     b"\xff" * 64,                                              # no module begins here
     module(OVERHEAD - 1) + bytes(64),                          # too short for one
     module(1 << 16),                                           # too long for a header
+    module(1 << 16) + module(OVERHEAD + 64),                   # likewise
     module(OVERHEAD + 12) + b"\1\0\0\0" + bytes(64),           # the second one is too short
     module(OVERHEAD + 12) + (1 << 20).to_bytes(4, "little"),   # extends beyond the data
     module(OVERHEAD + 12) + b"\0",                             # the data ends

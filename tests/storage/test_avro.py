@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from secure_bloom.errors import UnsupportedError
+from secure_bloom.storage import avro
 from secure_bloom.storage.avro import read_records
 from tests.storage.avro_files import avro_file, binary, field, long
 
@@ -53,6 +54,20 @@ def test_values_of_all_types(codec, compress):
 def test_a_hostile_file_is_an_error(data):
     with pytest.raises(ValueError):
         list(read_records(data))
+
+
+@pytest.mark.parametrize("codec", [b"deflate", b"zstandard"])
+def test_a_block_that_becomes_too_long_is_not_cut_off(monkeypatch, codec):
+    monkeypatch.setattr(avro, "_MAX_BLOCK", 5)
+    for size in (5, 6, 7):
+        block = zlib.compress(bytes(size), wbits=-15) if codec == b"deflate" \
+            else pa.compress(bytes(size), "zstd", asbytes=True)
+        data = avro_file(record("int"), (size, block), codec=codec)
+        if size == 5:
+            assert list(read_records(data)) == [{0: 0}] * 5
+        else:
+            with pytest.raises(ValueError, match="too long"):
+                list(read_records(data))
 
 
 def test_other_compression_is_unsupported():

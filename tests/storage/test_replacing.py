@@ -236,9 +236,16 @@ def test_processes_are_known(dead, monkeypatch):
     assert is_dead(dead) and not is_dead(this_process())
     assert is_dead(this_process().replace(b'"began": "', b'"began": "9'))  # a later one of its id
     for strange in (b"", b"{}", b"[]", b"null", dead.replace(b'"boot": "', b'"boot": "x')):
-        assert not is_dead(strange)
+        assert is_dead(strange) is False
     monkeypatch.setattr(processes, "_BOOT", "/does/not/exist")
     assert this_process() == b"" and not is_dead(dead)
+
+
+def test_only_a_job_that_says_so_is_of_a_process(local):
+    """Others can commit the job of a Spark driver, so a dead process says nothing."""
+    job = Job(local.filesystem, local.folder, False)
+    job.start()
+    assert job.has(STARTED) and not job.has(PROCESS)
 
 
 def dead_job(local, dead):
