@@ -331,7 +331,8 @@ def test_hostile_descriptions_of_segments_allocate_nothing(tmp_path, field, valu
 
 
 @pytest.mark.parametrize("changed", [
-    {"removed": lambda _: [[]]}, {"removed": lambda _: 5}, {"generation": lambda _: {}},
+    {"removed": lambda _: [[]]}, {"removed": lambda _: 5}, {"removed": lambda _: ""},
+    {"removed": lambda _: {"a": 1}}, {"generation": lambda _: {}},
     {"is_exclusive": lambda _: 1}, {"restamped": lambda _: {"a": [1, 2]}},
     {"restamped": lambda _: {"a": ["1", 2, "00"]}}, {"restamped": lambda _: []},
     {"segments": lambda all_: all_ * 2}, {"segments": lambda _: {}},

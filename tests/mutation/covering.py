@@ -9,7 +9,8 @@ from pathlib import Path
 
 from coverage import CoverageData
 
-_EACH = 6  # combinations of a test's parameters that are tried at first
+_EACH = 6  # combinations of a test's parameters that are tried at first,
+_QUICK = 0.01  # and all that take no more than these seconds
 
 
 class Covering:
@@ -59,7 +60,8 @@ class Covering:
         groups: dict[str, list[str]] = defaultdict(list)
         for test in sorted(tests, key=lambda test: (self._seconds[test], test)):
             groups[test.partition("[")[0]].append(test)
-        ranked = [(place >= _EACH, not test.startswith(f"tests/{room}/"), self._seconds[test], test)
+        ranked = [(place >= _EACH and self._seconds[test] > _QUICK,
+                   not test.startswith(f"tests/{room}/"), self._seconds[test], test)
                   for group in groups.values() for place, test in enumerate(group)]
         return [test for *_, test in sorted(ranked)]
 
