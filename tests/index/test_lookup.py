@@ -8,6 +8,7 @@ import uuid
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -16,9 +17,13 @@ from hypothesis import strategies as st
 import secure_bloom
 from secure_bloom.errors import ColumnError
 from secure_bloom.index import Index, build
+from secure_bloom.index.planning import FolderIndexes
+from secure_bloom.index.table import Table
+from secure_bloom.pruning.predicates import Predicate
 from tests.index.helpers import KMS, segments_of, write
 from tests.support import examples
 
+LOCAL = pa_fs.LocalFileSystem()
 UTC = datetime.UTC
 DAY = datetime.date(2024, 2, 29)
 NOW = datetime.datetime(2024, 2, 29, 12, 30, 1, 5000)
@@ -263,3 +268,23 @@ def check_many(folder, files, values):
     assert len(segments_of(folder)) == 1
     absent = index.lookup("ssn", pa.array(range(-1000, 0), pa.int64()))
     assert sum(map(len, absent.row_groups)) < 3  # about D * 1000 / 2**38 false row groups
+
+
+def test_the_paths_of_a_partition_are_those_of_the_table(tmp_path):
+    for part in "ab":
+        write(tmp_path / f"part={part}" / "x.parquet", [part])
+    table = Table(LOCAL, str(tmp_path))
+    assert {*table.listing()} == {"part=a/x.parquet", "part=b/x.parquet"}
+    assert {*table.listing(str(tmp_path / "part=a"))} == {"part=a/x.parquet"}
+
+
+def test_an_index_says_nothing_of_files_whose_values_cannot_be_compared(tmp_path):
+    write(tmp_path / "x.parquet", ["a"])
+    build(tmp_path, "ssn", KMS)
+    listed = FolderIndexes.find(LOCAL, str(tmp_path), KMS, "auto").listed()
+    absent, types = [[Predicate("ssn", "==", "b")]], []
+    path = str(tmp_path / "x.parquet")
+    assert listed.select(absent) == {path: ()}
+    assert listed.select(absent, is_comparable=lambda type_: types.append(type_)) == {}
+    assert [type_.physical_type for type_ in types] == ["BYTE_ARRAY"]
+    assert listed.select(absent, is_comparable=lambda type_: True) == {path: ()}

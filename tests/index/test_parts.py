@@ -227,6 +227,15 @@ def test_parts_that_cannot_be_are_refused(parts):
         SegmentInfo.from_json(GOOD | {"parts": parts})
 
 
+@pytest.mark.parametrize("number", [2**63, -1, 1.0, True, "1", None])
+@pytest.mark.parametrize("field", ["tail", "size", "pairs", "files", "row_groups"])
+def test_numbers_that_cannot_be_are_refused(field, number):
+    largest = {"tail": 2**63 - 1, "size": 2**63 - 1}
+    assert SegmentInfo.from_json(GOOD | largest).size == 2**63 - 1
+    with pytest.raises(FormatError):
+        SegmentInfo.from_json(GOOD | largest | {field: number})
+
+
 def test_a_segment_in_one_file_is_recorded_as_before(table):
     """Releases that know no parts refuse unknown fields."""
     [info, *_] = Index.open(table, KMS).column("ssn").manifest.body.segments

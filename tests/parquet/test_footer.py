@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 
+from secure_bloom import ParquetFile
 from secure_bloom.arrow.decryption import decryption_properties
 from secure_bloom.crypto.aad import ModuleType, module_aad
 from secure_bloom.crypto.modules import ModuleCipher
@@ -331,6 +332,11 @@ def test_the_magic_must_be_parquets():
     for magic in (b"PAR2", b"PAR", b""):
         with pytest.raises(FormatError, match="PAR1 or PARE"):
             Footer(content, magic)
+
+
+def test_another_kind_of_file_is_said_to_be_no_parquet_file():
+    with pytest.raises(FormatError, match="this is not a Parquet file"):
+        ParquetFile(b"some text that ends with bytes that are no length\0\0\0\0text")
 
 
 @pytest.mark.parametrize("mode", ["plain", "uniform", "plaintext footer"])

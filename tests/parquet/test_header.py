@@ -83,6 +83,14 @@ def test_a_field_of_another_type_is_missing():
         decode_header(thrift.encode(struct))
 
 
+@pytest.mark.parametrize(("field", "name"), [(2, "algorithm"), (3, "hash"), (4, "compression")])
+def test_a_union_of_another_type_is_missing(field, name):
+    struct = header()
+    struct.set_binary(field, b"x")
+    with pytest.raises(FormatError, match=f"lacks {name}"):
+        decode_header(thrift.encode(struct))
+
+
 @pytest.mark.parametrize("fields", [[[1, BINARY, b"\0"]],
                                     [[1, STRUCT, Struct()], [2, STRUCT, Struct()]]],
                          ids=["a member of another type", "two members"])

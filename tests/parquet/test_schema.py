@@ -59,6 +59,8 @@ def test_paths_and_ordinals_as_parquet_java_writes_them():
         "a", "s.x", "s.y.z", "l.list.element", "m.key_value.key",
         "m.key_value.value.list.element", "dotted.name"]
     assert [leaf.ordinal for leaf in leaves] == list(range(7))
+    assert [leaf.path for leaf in leaves if leaf.is_repeated] == [
+        "l.list.element", "m.key_value.key", "m.key_value.value.list.element"]
     assert leaves[2].parts == ("s", "y", "z")
     assert leaves[6].parts == ("dotted.name",)
 

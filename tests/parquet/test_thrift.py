@@ -231,6 +231,11 @@ def test_hostile_bytes_are_refused_at_once(data, layout):
         decode(data, layout)
 
 
+def test_a_map_of_more_entries_than_bytes_is_refused_by_its_size():
+    with pytest.raises(FormatError, match="map claims 2147483647 entries"):
+        decode(FIELD["map"] + HUGE + b"\x55", {})
+
+
 def test_an_integer_of_too_many_bytes_is_refused_when_read():
     struct, _ = decode(b"\x16" + b"\x80" * 20 + b"\x00\x00", {})
     with pytest.raises(FormatError, match="varint"):

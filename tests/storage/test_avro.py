@@ -56,6 +56,14 @@ def test_a_hostile_file_is_an_error(data):
         list(read_records(data))
 
 
+def test_a_block_of_another_length_is_noticed():
+    one = avro_file(record("int"), (1, long(1)))
+    for data in (avro_file(record("int"), (1, long(1) * 2)), avro_file(record("int"), (-1, b"")),
+                 one[:-1] + b"x", avro_file(record("int"), (1, long(1) * 2), (0, b""))):
+        with pytest.raises(ValueError, match="another length"):
+            list(read_records(data))
+
+
 @pytest.mark.parametrize("codec", [b"deflate", b"zstandard"])
 def test_a_block_that_becomes_too_long_is_not_cut_off(monkeypatch, codec):
     monkeypatch.setattr(avro, "_MAX_BLOCK", 5)
