@@ -181,7 +181,8 @@ def int_type(width, signed) -> Struct:
 
 def decimal_type(scale, precision) -> Struct:
     struct = Struct()
-    struct.set_int(1, I32, scale)
+    if scale is not None:
+        struct.set_int(1, I32, scale)
     struct.set_int(2, I32, precision)
     return struct
 
@@ -219,6 +220,7 @@ def test_times_of_all_units(number, unit, utc):
                                                     pa.uint64()),
     ("INT32", (10, int_type(24, True)), None), ("INT32", (10, Struct()), None),
     ("INT32", (5, decimal_type(2, 9)), pa.decimal128(9, 2)),
+    ("INT32", (5, decimal_type(None, 9)), pa.decimal128(9, 0)),
     ("INT64", (5, decimal_type(0, 18)), pa.decimal128(18, 0)),
     ("BYTE_ARRAY", (5, decimal_type(2, 9)), None), ("INT32", (5, decimal_type(3, 2)), None),
     ("INT32", (5, decimal_type(0, 0)), None), ("INT32", (5, decimal_type(0, 77)), None),
