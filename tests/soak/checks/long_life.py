@@ -17,7 +17,7 @@ from secure_bloom.keys import InMemoryKms
 from tests.modes import MASTER_KEYS
 from tests.soak.check import Case, Check
 
-_OPENS = 40  # of each file that is written
+_OPENS = 400  # of each file that is written
 _GROWTH = 24 * 2**20  # bytes; allocators keep some
 _HANDLES = 8  # indexes that were opened stay open for a while
 
