@@ -94,7 +94,7 @@ def _spy(path: Path) -> None:
 
 
 CHECK = Check("spark_secrets", "Spark's logs, event log, web pages and temporary folders hold no "
-              "key", "files", 10_000, _try, is_extra=True)
+              "key", "files", 100, _try, is_extra=True)
 
 
 if __name__ == "__main__":
