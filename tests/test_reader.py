@@ -5,6 +5,7 @@ import io
 import os
 import uuid
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -275,7 +276,8 @@ def test_relative_paths(tmp_path, monkeypatch):
     assert read_table("x").equals(TABLE)
 
 
-@pytest.mark.parametrize("source", [5, None, ["x"], object()])
+@pytest.mark.parametrize("source", [5, None, ["x"], object(), SimpleNamespace(seek=None),
+                                    SimpleNamespace(read=None)])
 def test_other_sources_are_refused(source):
     with pytest.raises(TypeError, match="source must be"):
         ParquetFile(source)

@@ -87,6 +87,12 @@ def _row(name: str, existing: int, counts: Counter[str]) -> str:
     return f"| {' | '.join([name, *(f'{number:,}' for number in numbers), share])} |"
 
 
+def survivors(tried: dict[str, Tried]) -> list[str]:
+    """Return a line of Markdown for each mutant that survived for no known reason."""
+    return sorted(f"- `{one.text()}`" for one in tried.values() if _outcome(one) == "survived")
+
+
 def write_page(tried: dict[str, Tried], existing: Counter[str]) -> None:
-    """Replace the table of the page."""
+    """Replace the table of the page, and the list of survivors."""
     put(PAGE, "mutants", "\n".join(summary(tried, existing)))
+    put(PAGE, "survivors", "\n".join(survivors(tried)) or "None.")

@@ -9,7 +9,7 @@ from coverage import Coverage
 
 from tests.mutation.covering import Covering
 from tests.mutation.mutants import Mutant, mutants_of
-from tests.mutation.report import EXPLAINED, PAGE, ROOMS, Tried, explained, summary
+from tests.mutation.report import EXPLAINED, PAGE, ROOMS, Tried, explained, summary, survivors
 from tests.mutation.runner import Workplace
 
 ROOT = Path(__file__).parents[2]
@@ -167,4 +167,6 @@ def test_the_figures_leave_out_what_is_explained(monkeypatch):
     rows = summary(dict(enumerate(mutants)), Counter(crypto=1000, index=5))
     assert rows[2] == "| `crypto` | 1,000 | 4 | 2 | 1 | 1 | 66.7% |"
     assert rows[-1].startswith("| all | 1,005 | 4 |")
-    assert "<!-- mutants -->" in PAGE.read_text()
+    assert survivors(dict(enumerate(mutants))) == [
+        "- `secure_bloom/crypto/m.py:1: sign: not a -> (a)`"]
+    assert "<!-- mutants -->" in PAGE.read_text() and "<!-- survivors -->" in PAGE.read_text()

@@ -12,7 +12,7 @@ from secure_bloom.parquet.bloom_filter import (
     _FilterBytes,
     detect_filter,
 )
-from secure_bloom.parquet.header import encode_header
+from secure_bloom.parquet.header import MAX_HEADER_SIZE, encode_header
 from secure_bloom.sbbf.sizing import MAX_BYTES
 
 HEADER = encode_header(64)
@@ -67,8 +67,10 @@ def test_a_bitset_may_be_as_large_as_any_filter_but_not_larger():
 
 
 def test_a_length_larger_than_any_filter_is_refused():
+    largest = MAX_HEADER_SIZE + OVERHEAD + MAX_BYTES + OVERHEAD
+    _FilterBytes(Stored(b""), 4, largest, 4 * MAX_BYTES)
     with pytest.raises(FormatError, match="larger than any filter"):
-        _FilterBytes(Stored(b""), 4, 2 * MAX_BYTES, 4 * MAX_BYTES)
+        _FilterBytes(Stored(b""), 4, largest + 1, 4 * MAX_BYTES)
 
 
 @pytest.mark.parametrize(("offset", "length"), [(0, 8), (-1, 8), (100, None), (50, 51), (50, 0),

@@ -332,7 +332,7 @@ def test_structures_are_decoded_also_behind_many_fields():
 
 # --- what is not a list of structures, and what ends too early ------------------------------------
 
-@pytest.mark.parametrize("raw", [b"\x15\2", b"\x25\2\4"])
+@pytest.mark.parametrize("raw", [b"\x10", b"\x15\2", b"\x25\2\4"])
 def test_a_list_of_something_else_is_not_taken_for_structures(raw):
     struct = Struct()
     struct.set(1, LIST, raw)

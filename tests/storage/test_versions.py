@@ -902,3 +902,9 @@ def test_changes_of_an_older_version_are_never_published(place, operation, monke
                 (number, reason)
         number += 1
     assert failed
+
+
+def test_no_path_stays_no_path():
+    local = pa_fs.LocalFileSystem()
+    assert versions.without_subtree(local, "") == (local, "")
+    assert versions.without_subtree(local, "x") == (local, os.path.abspath("x"))
