@@ -88,7 +88,7 @@ def _row(name: str, existing: int, counts: Counter[str]) -> str:
 
 
 def survivors(tried: dict[str, Tried]) -> list[str]:
-    """Return a line of Markdown for each mutant that survived for no known reason."""
+    """Return a line of Markdown for each mutant that survived without a known reason."""
     return sorted(f"- `{one.text()}`" for one in tried.values() if _outcome(one) == "survived")
 
 
