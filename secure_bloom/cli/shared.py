@@ -224,10 +224,15 @@ def change_files(ctx: click.Context, label: str, operation: Callable[..., Any],
 
 def check_not_given(ctx: click.Context, options: Iterable[str], without: str) -> None:
     """Refuse options that were given although they say nothing without another one."""
+    refuse_given(ctx, options,
+                 f"says how the filters of {without} are built; specify {without}, or")
+
+
+def refuse_given(ctx: click.Context, options: Iterable[str], why: str) -> None:
+    """Refuse options that were given; ``why`` stands between its name and advice to omit it."""
     for name in options:
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{name} says how the filters of {without} are built; specify "
-                                   f"{without}, or omit --{name}")
+            raise click.UsageError(f"--{name} {why} omit --{name}")
 
 
 def names(text: str | None) -> list[str]:

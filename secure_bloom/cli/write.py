@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
 from secure_bloom.cli.shared import (
     check_not_given,
@@ -17,6 +16,7 @@ from secure_bloom.cli.shared import (
     policy_option,
     print_json,
     progress,
+    refuse_given,
     requirement_option,
 )
 
@@ -96,7 +96,8 @@ def write(ctx: click.Context, source: str, target: str, kms: KmsClient | None,
     from secure_bloom import BloomFilterOptions, ParquetFile
     from secure_bloom.cli import convert, report
     if convert.is_parquet(source):
-        _check_no_csv_options(ctx)
+        refuse_given(ctx, ["delimiter", "text"],
+                     "says how a CSV file is read, but IN is a Parquet file;")
     is_from_policy = policy is not None and footer_key is None and not column_keys \
         and not plaintext_footer and not plaintext
     encryption = None if is_from_policy else _encryption(
@@ -118,13 +119,6 @@ def write(ctx: click.Context, source: str, target: str, kms: KmsClient | None,
         print_json(result)
     else:
         echo(report.render_inspection(result))
-
-
-def _check_no_csv_options(ctx: click.Context) -> None:
-    for name in ("delimiter", "text"):
-        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{name} says how a CSV file is read, but IN is a Parquet "
-                                   f"file; omit --{name}")
 
 
 def _encryption(footer_key: str | None, column_keys: dict[str, list[str]], plaintext_footer: bool,
