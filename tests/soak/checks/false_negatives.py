@@ -31,13 +31,13 @@ from tests.soak.generators import (
 from tests.soak.lookups import check_filters, count_rows, sample
 
 _SAMPLE, _LARGE_SAMPLE = 200, 50_000  # values that are looked up
-_LARGE = 2_000_000  # rows of a large table
-_LARGE_SHARE = 0.2  # of the cases
+_SMALL, _LARGE = 50_000, 2_000_000  # rows of the largest small table, and of a large one
+_LARGE_SHARE = 0.1  # of the cases
 
 
 def _try(case: Case) -> None:
     is_large = case.random.random() < _LARGE_SHARE
-    table = random_table(case, _LARGE if is_large else case.random.choice([1, 100, 5000, 50_000]))
+    table = random_table(case, _LARGE if is_large else case.random.choice([1, 100, 5000, _SMALL]))
     mode, folder = case.random.choice(KMS_MODES), case.folder / "lake"
     write = case.random.choice(list(_WRITERS))
     _WRITERS[write](case, table, mode, folder)
@@ -67,7 +67,8 @@ def _write(case: Case, table: pa.Table, mode: Mode, folder: Path, filters: bool 
 
 
 def _row_group_size(case: Case, table: pa.Table) -> int:
-    return case.random.choice([1000, 20_000] if table.num_rows < _LARGE else [250_000, _LARGE])
+    return case.random.choice([1000, 20_000, _SMALL] if table.num_rows < _LARGE
+                              else [250_000, _LARGE])
 
 
 def _write_dataset(case: Case, table: pa.Table, mode: Mode, folder: Path) -> None:
@@ -109,7 +110,7 @@ def _by_pyarrow(case: Case, table: pa.Table, mode: Mode, folder: Path) -> None:
     folder.mkdir()
     names = [LEAVES.get(name, name) for name in table.column_names
              if not pa.types.is_dictionary(table.schema.field(name).type)]
-    pq.write_table(table, folder / "a.parquet", row_group_size=max(5000, table.num_rows // 2),
+    pq.write_table(table, folder / "a.parquet", row_group_size=_row_group_size(case, table),
                    bloom_filter_options=dict.fromkeys(names, True), **random_options(case))
 
 
@@ -125,20 +126,22 @@ def _filters(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -
 
 
 def _prune(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> int:
-    """Some values of each row group, one at a time."""
+    """Some values of each row group, one at a time, each of which reads the filters of all."""
+    most = _SAMPLE if table.num_rows > _SMALL else _LARGE_SAMPLE
     number = 0
     for path in folder.glob("*.parquet"):
         with secure_bloom.ParquetFile(path, mode.keys) as file:
-            for group in range(file.num_row_groups):
+            groups = file.num_row_groups
+            for group in range(groups):
                 part = file.open_in_pyarrow().read_row_group(group, [name])
-                for value in _sample(case, part, name, max(3, _SAMPLE // file.num_row_groups)):
+                for value in sample(case, part[name], max(3, most // groups**2)):
                     assert group in file.prune([(name, "==", value)]), name
                     number += 1
     return number
 
 
 def _read(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> int:
-    values = _large_sample(case, table, name)
+    values = _sample(case, table, name)
     for value in values[:3]:
         rows = secure_bloom.read_table(folder, mode.keys, filters=[(name, "==", value)])
         assert rows.num_rows == count_rows(table[name], [value]), f"{name}: one of the values"
@@ -149,7 +152,7 @@ def _read(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> i
 
 
 def _dataset(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> int:
-    values = _large_sample(case, table, name)
+    values = _sample(case, table, name)
     if values:
         found = pa.array(values, _plain(table, name))
         rows = secure_bloom.dataset(folder, mode.keys).count_rows(pc.field(name).isin(found))
@@ -170,7 +173,7 @@ def _duckdb(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) ->
 
 
 def _find(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> int:
-    values = _large_sample(case, table, name)
+    values = _sample(case, table, name)
     if values:
         found = secure_bloom.find(folder, name, pa.array(values, _plain(table, name)), mode.keys)
         assert found.num_rows == count_rows(table[name], values), name
@@ -178,7 +181,7 @@ def _find(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> i
 
 
 def _index(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> int:
-    values = _large_sample(case, table, name)
+    values = _sample(case, table, name)
     if not values:
         return 0
     age(folder)  # the index is not used for files that are too young
@@ -203,12 +206,12 @@ def _is_encrypted(folder: Path, mode: Mode, name: str) -> bool:
                if chunk.column.path == name)
 
 
-def _sample(case: Case, table: pa.Table, name: str, size: int = _SAMPLE) -> list[Any]:
-    return sample(case, table[name], size)
+def _sample(case: Case, table: pa.Table, name: str) -> list[Any]:
+    return sample(case, table[name], _sample_size(table))
 
 
-def _large_sample(case: Case, table: pa.Table, name: str) -> list[Any]:
-    return _sample(case, table, name, _SAMPLE if table.num_rows < _LARGE else _LARGE_SAMPLE)
+def _sample_size(table: pa.Table) -> int:
+    return _LARGE_SAMPLE if table.num_rows > _SMALL else _SAMPLE
 
 
 def _plain(table: pa.Table, name: str) -> pa.DataType:
