@@ -18,7 +18,7 @@ from tests.modes import MASTER_KEYS
 from tests.soak.check import Case, Check
 from tests.soak.lookups import check_filters, count_rows, sample
 
-_LOOKED_UP = 20
+_LOOKED_UP = 10_000
 
 
 def _try(case: Case) -> None:
@@ -41,7 +41,7 @@ def _try(case: Case) -> None:
 
 def _table(case: Case) -> pa.Table:
     """Return columns of types that Spark and Arrow both have, with nulls."""
-    rows = case.random.choice([1, 200, 5000, 50_000])
+    rows = case.random.choice([1, 200, 5000, 50_000, 50_000, 50_000])
     numbers = case.numpy.integers(-10**6, 10**6, rows)
     mask = pa.array(case.numpy.random(rows) < 0.1)
     values = {
