@@ -32,7 +32,7 @@ from tests.soak.lookups import check_filters, count_rows, sample
 
 _SAMPLE, _LARGE_SAMPLE = 200, 50_000  # values that are looked up
 _SMALL, _LARGE = 50_000, 2_000_000  # rows of the largest small table, and of a large one
-_LARGE_SHARE = 0.1  # of the cases
+_LARGE_SHARE = 0.4  # of the cases
 
 
 def _try(case: Case) -> None:
@@ -67,7 +67,7 @@ def _write(case: Case, table: pa.Table, mode: Mode, folder: Path, filters: bool 
 
 
 def _row_group_size(case: Case, table: pa.Table) -> int:
-    return case.random.choice([1000, 20_000, _SMALL] if table.num_rows < _LARGE
+    return case.random.choice([1000, 20_000, _SMALL, _SMALL] if table.num_rows < _LARGE
                               else [250_000, _LARGE])
 
 
