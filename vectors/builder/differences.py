@@ -25,6 +25,11 @@ _REASONS = {
         (r"header_claims_more_than_an_i32", "its Thrift library truncates a varint to 32 bits"),
         (r"header_\w+_without_member",
          "its Thrift library rejects an empty union, so there is no header"),
+        (r"header_ends_with_0x20",
+         "its Thrift library looks at the lower four bits of a stop byte only"),
+        (r"header_algorithm_and_a_\w+",
+         "its Thrift library takes what follows a union's first member for the end of the union: "
+         "refused as malformed"),
         (r"aad_\w+", "omits ordinals that a module does not have"),
         (r"module_\w+_one_byte_more",
          "reads a module from a stream and does not check what follows"),
@@ -72,6 +77,10 @@ _REASONS = {
          "sizes by the formula of a standard Bloom filter, which neglects that blocks are loaded "
          "unevenly: the filter misses the probability"),
         (r"header_claims_more_than_an_i32", "its Thrift library truncates a varint to 32 bits"),
+        (r"header_ends_with_0x20",
+         "its Thrift library looks at the lower four bits of a stop byte only"),
+        (r"header_algorithm_and_a_\w+",
+         "its Thrift library skips an unknown member of a union after a known one"),
         (r"aad_\w+",
          "does not check ordinals: negative and missing ones are written, superfluous ones are "
          "omitted"),
@@ -115,6 +124,8 @@ _REASONS = {
         (r"header_\w+_is_a_number|header_num_bytes_is_a_struct",
          "does not check the types of fields: bytes of another type are read as the expected one"),
         (r"header_\w+_without_member", "rejects an empty union, so there is no header"),
+        (r"header_ends_with_0x20", "looks at the lower four bits of a stop byte only"),
+        (r"header_algorithm_and_a_\w+", "refuses a second member of a union as malformed"),
         (r"plain-filter-length-(one-short|without-bitset)|plain-header-claims-[\w-]+",
          "does not compare bloom_filter_length with the header: the rest of that length is the "
          "bitset"),

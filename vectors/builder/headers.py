@@ -104,6 +104,8 @@ def _malformed() -> dict:
                           "an unknown list claims 2 G bytes")
     bad["unknown_type"] = (header(64)[:-1] + b"\x1e\0", "a field of a type that Thrift has not")
     bad["nested_without_end"] = (header(64)[:-1] + b"\x1c" * 900, "structures that never end")
+    bad["ends_with_0x20"] = (header(64)[:-1] + b"\x20", "the last byte is 0x20, but only a zero byte "
+                             "ends a structure")
     bad["zeros"] = (bytes(64), "nothing but zeros")
     bad["ones"] = (b"\xff" * 64, "nothing but ones")
     bad["random"] = (bytes.fromhex("9bd2a7615c30e84f117a"), "random bytes")
@@ -125,6 +127,10 @@ def _unsupported() -> dict:
         unions[i] = b"\x1c\0"
         bad[f"{name}_without_member"] = (_num_bytes(64) + b"".join(unions) + b"\0",
                                          f"no member of the union {name} is set")
+    for name, member in (("struct", b"\x1c\0"), ("number", b"\x15\x02")):
+        bad[f"algorithm_and_a_{name}"] = (
+            _num_bytes(64) + b"\x1c\x1c\0" + member + b"\0" + _UNION * 2 + b"\0",
+            "the union algorithm has a second member, which the specification does not define")
     for num_bytes in (1, 31, 33, 1000):
         bad[f"of_{num_bytes}_bytes"] = (
             header(num_bytes), f"{num_bytes} bytes are not a whole number of blocks")
