@@ -12,7 +12,7 @@ import pytest
 
 from tests.soak import runner
 from tests.soak.check import Case, Check
-from tests.soak.checks import CHECKS, nonces, secrets
+from tests.soak.checks import CHECKS, differential, nonces, secrets
 from tests.soak.report import PAGE, table
 from tests.soak.runner import Tried, load, run, save, try_seed
 
@@ -47,7 +47,7 @@ def test_a_case_with_spark(name):
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java")
     done = subprocess.run([sys.executable, "-m", "tests.soak", "--repeat", f"{name}:0"],
-                          capture_output=True, text=True, check=False, timeout=300)
+                          capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.match(rf"{name}:0: [1-9]", done.stdout)
 
@@ -70,6 +70,12 @@ def test_nonces_that_were_used_twice_are_noticed():
     nonces._check_distinct(b"".join(found))
     with pytest.raises(AssertionError, match="twice"):
         nonces._check_distinct(b"".join([*found, found[2]]))
+
+
+def test_several_odd_stop_bytes_are_a_known_difference():
+    header = bytes.fromhex("15401c1c00001c1c00201c1ce0000000")
+    assert differential._our_outcome(header) == "malformed"
+    assert differential._with_zero_stops(header) == "decoded\tnum_bytes=32\theader_size=15"
 
 
 def test_a_case_is_determined_by_its_seed(tmp_path):

@@ -264,8 +264,9 @@ def _compare_headers(case: Case, data: bytes) -> None:
         assert len(decoded) < 2 or len(set(decoded)) > 1, f"{data.hex()}: {ours!r}, but {theirs}"
     for name, one in theirs.items():
         if one.startswith("decoded") != ours.startswith("decoded"):
-            case.counts[f"headers that {name} alone "
-                        + ("decodes" if one.startswith("decoded") else "refuses")] += 1
+            one_does = "decodes, and ours refuses" if one.startswith("decoded") \
+                else "refuses, and ours decodes"
+            case.counts[f"headers that {name} {one_does}"] += 1
 
 
 def _with_zero_stops(data: bytes) -> str | None:
