@@ -58,7 +58,7 @@ class Check:
     target : int
         How many of them to try before a release.
     try_case : callable
-        Tries one case, of a second or so; raises if the promise does not hold.
+        Tries one case, of seconds; raises if the promise does not hold.
     is_extra : bool
         Whether it is tried only if it is named, because a case takes long.
     """

@@ -31,7 +31,8 @@ from tests.soak.check import Case, Check
 from tests.soak.generators import column_keys, random_options
 
 _FILES = 10  # a case
-_HEADERS, _MOST_CHANGES = 3, 3  # of each header
+_HEADERS = 3  # a case
+_MOST_CHANGES = 3  # of a header
 _JAVA_CODECS = "UNCOMPRESSED", "SNAPPY", "ZSTD", "GZIP"
 
 # One a process; they end when its pipes do.
@@ -256,7 +257,7 @@ def _compare_headers(case: Case, data: bytes) -> None:
     decoded = [one for one in theirs.values() if one.startswith("decoded")]
     if ours.startswith("decoded"):
         assert decoded and set(decoded) == {ours}, f"header {data.hex()}: {ours!r}, but {theirs}"
-    elif _with_zero_stops(data) in decoded:
+    elif decoded and _with_zero_stops(data, decoded[0]):
         case.counts["headers with a stop byte that is not zero, which ours refuses"] += 1
     elif _with_one_member(data) in decoded:
         case.counts["headers with an unknown member beside a known one, which ours refuses"] += 1
@@ -269,24 +270,22 @@ def _compare_headers(case: Case, data: bytes) -> None:
             case.counts[f"headers that {name} {one_does}"] += 1
 
 
-def _with_zero_stops(data: bytes) -> str | None:
-    """Return our outcome if some bytes, which the peers take for stop bytes, are zero.
+def _with_zero_stops(data: bytes, outcome: str) -> bool:
+    """Whether ours has this outcome if some bytes, which the peers take for stop bytes, are zero.
 
     Thrift's specification has no other stop byte; the peers look at its lower four bits only.
     """
     places = [place for place, byte in enumerate(data) if byte and not byte & 15]
-    for number in range(1, _MOST_CHANGES + 1):
-        for some in itertools.combinations(places, number):
-            zeroed = bytes(0 if place in some else byte for place, byte in enumerate(data))
-            if (outcome := _our_outcome(zeroed)).startswith("decoded"):
-                return outcome
-    return None
+    zeroed = (bytes(0 if place in some else byte for place, byte in enumerate(data))
+              for number in range(1, _MOST_CHANGES + 1)
+              for some in itertools.combinations(places, number))
+    return any(_our_outcome(one) == outcome for one in zeroed)
 
 
 def _with_one_member(data: bytes) -> str | None:
     """Return our outcome if each union ended after its first member.
 
-    A union has one member by Thrift's specification; the peers skip unknown ones after a known one.
+    A union has one member by Thrift's specification; Arrow C++ skips an unknown one after it.
     """
     try:
         header, size = thrift.decode(data, _LAYOUT)
