@@ -104,8 +104,8 @@ def _malformed() -> dict:
                           "an unknown list claims 2 G bytes")
     bad["unknown_type"] = (header(64)[:-1] + b"\x1e\0", "a field of a type that Thrift has not")
     bad["nested_without_end"] = (header(64)[:-1] + b"\x1c" * 900, "structures that never end")
-    bad["ends_with_0x20"] = (header(64)[:-1] + b"\x20", "the last byte is 0x20, but only a zero byte "
-                             "ends a structure")
+    bad["ends_with_0x20"] = (header(64)[:-1] + b"\x20",
+                             "the last byte is 0x20, but only a zero byte ends a structure")
     bad["zeros"] = (bytes(64), "nothing but zeros")
     bad["ones"] = (b"\xff" * 64, "nothing but ones")
     bad["random"] = (bytes.fromhex("9bd2a7615c30e84f117a"), "random bytes")
