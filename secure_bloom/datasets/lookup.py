@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
+from secure_bloom.arrow.char_columns import common_length, length_in_file, padded
 from secure_bloom.arrow.decryption import SharedDecryption
 from secure_bloom.arrow.few_row_groups import FilePart
 from secure_bloom.arrow.masking import OnMissingKey, is_masking, masked_schema, warn
@@ -55,6 +56,7 @@ from secure_bloom.storage.versions import until_unchanged
 if TYPE_CHECKING:
     from secure_bloom.index.planning import IndexUse, KnownFiles
 
+_FIRST_ROWS = 1000  # that tell whether a column is CHAR(n)
 _AHEAD = 64  # files that are inspected before they are searched
 
 
@@ -93,7 +95,7 @@ def find(source: DatasetSource, column: str, values: object, keys: Keys = None, 
         Name of a column, or dotted path of a field of structs.
     values : scalar, sequence, or Arrow array
         They are compared as by the operator ``in``, see ``docs/filters.md``; None is
-        not found.
+        not found. In a column CHAR(n) of Spark, trailing spaces do not matter, as in SQL.
     keys : KmsClient, ExplicitKeys, path of a keyring, or URI of a KMS, optional
         For encrypted files. Default: the KMS of the environment, see ``docs/keys.md``. Of a table
         that Iceberg encrypts: the KMS that has its master key.
@@ -204,9 +206,37 @@ class Search:
     def rows(self, values: object) -> MatchingRows:
         """Return the rows to find; the errors are those of :func:`find`."""
         wanted: Any = [values] if is_scalar(values) else values
-        condition = [[Predicate(self.column, "in", ValueList(plain_values(wanted)))]]
+        given = plain_values(wanted)
+        lengths = self.char_lengths(given)
+        given = [*given, *(one for value in given for one in padded(value, lengths))]
+        condition = [[Predicate(self.column, "in", ValueList(given))]]
         return MatchingRows(self, condition,
                             self.schema.names if self.columns is None else self.columns)
+
+    def char_lengths(self, values: list[Any]) -> frozenset[int]:
+        """Return the lengths of the column if it is CHAR(n) of Spark, and values are text.
+
+        Where a file of Spark does not say so, the first values tell.
+        """
+        if not any(isinstance(value, str) for value in values):
+            return frozenset()
+        schemas = {id(file.schema): file.schema for file in self.files}
+        found = {key: length_in_file(schema, self.column) for key, schema in schemas.items()}
+        lengths = {length for length in found.values() if length}
+        undeclared = [file for file in self.files if found[id(file.schema)] == 0]
+        for file in undeclared:
+            length = self.attempt(file.path, partial(self._common_length, file))
+            if isinstance(length, int):
+                lengths.add(length)
+                break
+        return frozenset(lengths - {0})
+
+    def _common_length(self, file: DatasetFile) -> int | None:
+        opened = file.open()
+        try:
+            return common_length(opened.file.iter_batches([self.column], None, _FIRST_ROWS))
+        finally:
+            opened.close()
 
     def _inspected(self, found: Files, known: KnownFiles | None) -> list[DatasetFile]:
         files = []

@@ -39,7 +39,8 @@ def erase(path: FilePath, column: str, values: object, keys: Keys = None, *, dry
         Dotted path of a leaf column. In a column of lists or maps, a row goes if any of its values
         is one of these.
     values : scalar, sequence, or Arrow array
-        They are compared as by the operator ``in``, see ``docs/filters.md``.
+        They are compared as by the operator ``in``, see ``docs/filters.md``. In a column CHAR(n)
+        of Spark, trailing spaces do not matter, as in SQL.
     keys : KmsClient or ExplicitKeys, optional
         For encrypted files: the keys of the footer and of all columns.
     dry_run : bool

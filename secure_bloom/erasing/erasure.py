@@ -78,6 +78,7 @@ class Erasure:
         """
         def find_and_change() -> EraseResult:
             found = self.find(lambda done: advance(done / 4))
+            self.erased = self.erased.in_char(found.char_lengths)
             _check_share(found, max_share)
             result = self._report(found, hash_key, dry_run)
             if not dry_run:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from secure_bloom.arrow.char_columns import padded
 from secure_bloom.arrow.leaves import is_list, leaf_arrays
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.arrow.views import filtered
@@ -43,6 +45,8 @@ class ErasedValues:
         Dotted path of a leaf column, or of a list of values.
     values : scalar, sequence, or Arrow array
         Nulls are not found.
+    char_lengths : collection of int
+        The lengths n if the column is CHAR(n) of Spark: then trailing spaces do not matter.
 
     Attributes
     ----------
@@ -50,18 +54,26 @@ class ErasedValues:
         Distinct, without nulls, in the given order.
     """
 
-    def __init__(self, column: str, values: object):
+    def __init__(self, column: str, values: object, char_lengths: Collection[int] = ()):
         wanted: Any = [values] if is_scalar(values) else values
-        self.column = column
+        self.column, self.char_lengths = column, frozenset(char_lengths)
         self.values = [value for value in dict.fromkeys(plain_values(wanted)) if value is not None]
         if not self.values:
             raise ValueError("there are no values to erase")
         if any(value != value for value in self.values):
             raise ValueError("NaN cannot be erased: no value equals it")
-        self._list = ValueList(self.values)
+        self._stands_for: dict[Any, list[Any]] = {}
+        for value in self.values:
+            for stored in (value, *padded(value, char_lengths)):
+                self._stands_for.setdefault(stored, []).append(value)
+        self._list = ValueList(self._stands_for)
 
     def __repr__(self) -> str:
         return f"<ErasedValues of {self.column}: {len(self.values):,}>"
+
+    def in_char(self, lengths: Collection[int]) -> ErasedValues:
+        """Return the same values for a column that is CHAR(n) of these lengths n as well."""
+        return ErasedValues(self.column, self.values, self.char_lengths.union(lengths))
 
     def condition(self) -> list[list[Predicate]]:
         """Return the condition of the rows to erase, as a filter."""
@@ -115,8 +127,9 @@ class ErasedValues:
             matching = matching.cast(pa.large_binary())  # text may not be valid UTF-8
         values = self._list.derived(_by_position, matching.type)
         for value, times in Counter(plain_values(matching)).items():
-            for one in values[operand(value, matching.type).floor]:
-                found[one] += times
+            for stored in values[operand(value, matching.type).floor]:
+                for one in self._stands_for[stored]:
+                    found[one] += times
 
 
 def _by_position(values: ValueList, arrow_type: pa.DataType) -> dict[Any, list[Any]]:

@@ -45,11 +45,14 @@ class Occurrences:
         Rows of each file that has such rows.
     num_files, num_rows : int
         Of the data set.
+    char_lengths : frozenset of int
+        The lengths n if the column is CHAR(n) of Spark.
     """
 
     report: ScanReport
     num_files: int
     num_rows: int
+    char_lengths: frozenset[int] = frozenset()
     rows_of: dict[str, int] = field(default_factory=dict)
     files: dict[str, dict[int, int]] = field(default_factory=dict)
     counts: Counter[Any] = field(default_factory=Counter, repr=False)
@@ -60,7 +63,8 @@ class Occurrences:
         for mine in (self.report, other.report):
             report.add(mine)
         return Occurrences(report, self.num_files + other.num_files,
-                           self.num_rows + other.num_rows, self.rows_of | other.rows_of,
+                           self.num_rows + other.num_rows,
+                           self.char_lengths | other.char_lengths, self.rows_of | other.rows_of,
                            self.files | other.files, self.counts + other.counts)
 
     @property
@@ -79,8 +83,9 @@ def find_occurrences(source: str | list[str], erased: ErasedValues, keys: Keys,
     if any(name in file.partition_values for file in search.files):
         raise ColumnError("its values are in the names of folders, not in files: delete the "
                           "folders of these values", column=name)
+    erased = erased.in_char(search.char_lengths(erased.values))
     found = Occurrences(ScanReport(describe(erased.condition())), search.num_files,
-                        sum(file.num_rows for file in search.files))
+                        sum(file.num_rows for file in search.files), erased.char_lengths)
     for number, opened in enumerate(_candidates(search, erased, found.report), 1):
         try:
             path = opened.dataset_file.path

@@ -7,7 +7,7 @@ together. Attempts that fail or are repeated leave hidden files, which the commi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,7 @@ class _SparkErasure(Erasure):
         paths = parquet_files(self.filesystem, self.path)
         parts = [paths[start:start + _FILES_PER_TASK]
                  for start in range(0, len(paths), _FILES_PER_TASK)]
-        searched = run_tasks(self._spark, self._tasks.search, parts)
+        searched = run_tasks(self._spark, self._with_values().search, parts)
         found = [one for one in searched if one is not None]
         if not found:
             raise ColumnError("no file has such a column", column=self.erased.column)
@@ -72,7 +72,11 @@ class _SparkErasure(Erasure):
         """Write the files without these rows, each in a task."""
         files = [(number, path, set(groups))
                  for number, (path, groups) in enumerate(found.files.items())]
-        yield from run_tasks(self._spark, partial(self._tasks.rewrite, job), files)
+        yield from run_tasks(self._spark, partial(self._with_values().rewrite, job), files)
+
+    def _with_values(self) -> _Tasks:
+        """Return the tasks with what is known about the values by now."""
+        return replace(self._tasks, erased=self.erased)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from secure_bloom.arrow.char_columns import equal_values
 from secure_bloom.pruning.predicates import Predicate, normalize
 from secure_bloom.spark.options.options import OptionError
 
@@ -46,6 +47,14 @@ class ColumnPredicate:
     def on(self, path: str) -> Predicate:
         """Return the same predicate on the column of a file."""
         return Predicate(path, self.op, self.value)
+
+    def of_char(self, length: int) -> ColumnPredicate | None:
+        """Return what the predicate on a column CHAR(length) says about stored values, if known."""
+        candidates = self.on("").candidates
+        if candidates is None:
+            return self if "null" in self.op or self.allows_null else None
+        stored = equal_values(candidates, length)
+        return None if stored is None else ColumnPredicate(self.path, "in", stored)
 
 
 def parse_filters(text: str | None) -> tuple[ColumnPredicate, ...]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import DataType, StructType
 
+from secure_bloom.arrow.char_columns import declared_length
 from secure_bloom.errors import ColumnError, UnsupportedError, error_location
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.pruning.row_groups import PruningResult
@@ -84,7 +85,8 @@ class SecureParquetReader(DataSourceReader):
         self._requirements = folder.requirements(None if is_inferred else schema,
                                                  demanding=demanding)
         located = [self._located(predicate) for predicate in folder.options.filters]
-        self._predicates = list(filter(self._is_certain, located))
+        self._predicates = [as_stored for one in located if self._is_certain(one)
+                            and (as_stored := self._unpadded(one)) is not None]
         self._compared = {predicate.path[0] for predicate in located}
         if folder.options.columns is not None:
             for name in schema.names:
@@ -162,6 +164,15 @@ class SecureParquetReader(DataSourceReader):
         """Whether Spark finds null rows with the predicate only if its value is null."""
         return predicate.op != "<=>" or predicate.value is None \
             or keeps_value(self._type_of(predicate.path), predicate.value)
+
+    def _unpadded(self, predicate: ColumnPredicate) -> ColumnPredicate | None:
+        """Return what the predicate says about stored values; None if that is not known.
+
+        A column CHAR(n) has spaces that Spark's comparisons ignore.
+        """
+        name, *fields = predicate.path
+        length = None if fields else declared_length(self._types[name].metadata)
+        return predicate if length is None else predicate.of_char(length)
 
     def _may_match(self, file: DataFile, places: dict[str, int]) -> bool:
         values = self._partition_values(file, places)

@@ -25,15 +25,15 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from secure_bloom.arrow.char_columns import ROW_METADATA
 from secure_bloom.arrow.leaves import is_list, with_leaf_types
 from secure_bloom.arrow.views import without_views
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.sbbf.arrow_types import plain_type
 
-# Spark's own writer stores both in its files. The first tells Spark's reader the types that
-# Parquet lacks (intervals, variants); the second that days before 1582 need no rebasing.
-_ROW_METADATA = b"org.apache.spark.sql.parquet.row.metadata"
+# Spark's own writer stores this beside its schema (ROW_METADATA), which tells Spark's reader the
+# types that Parquet lacks (intervals, variants). It says that days before 1582 need no rebasing.
 _SPARK_VERSION = b"org.apache.spark.version"
 
 # A timestamp is a point in time; the time zone in which the writing session displays it does not
@@ -138,7 +138,7 @@ def check_partition_types(schema: StructType, names: Iterable[str]) -> None:
 def file_schema(schema: StructType) -> pa.Schema:
     """Return the stored schema with the metadata from which Spark's own reader restores it."""
     return stored_schema(schema).with_metadata({
-        _ROW_METADATA: schema.json().encode(), _SPARK_VERSION: pyspark.__version__.encode()})
+        ROW_METADATA: schema.json().encode(), _SPARK_VERSION: pyspark.__version__.encode()})
 
 
 def spark_schema(schema: pa.Schema, leaves: Iterable[LeafColumn] = ()) -> StructType:
@@ -148,7 +148,7 @@ def spark_schema(schema: pa.Schema, leaves: Iterable[LeafColumn] = ()) -> Struct
 
     Raises UnsupportedError if a column has an Arrow type without a corresponding Spark type.
     """
-    remembered = (schema.metadata or {}).get(_ROW_METADATA)
+    remembered = (schema.metadata or {}).get(ROW_METADATA)
     if remembered is not None:
         return StructType.fromJson(json.loads(remembered)).toNullable()
     leaves = iter(leaves)
