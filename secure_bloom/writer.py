@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
+from secure_bloom.arrow.dictionaries import compact_dictionaries
 from secure_bloom.arrow.encrypted_columns import check_encrypted, resolve_columns
 from secure_bloom.arrow.encryption import file_encryption
 from secure_bloom.arrow.leaves import decode_half_dictionaries, without_half_dictionaries
@@ -278,7 +279,8 @@ class ParquetWriter(Summarized):
                 if isinstance(data, pa.Table):
                     check_writable(data.schema)
                 for table in tables:
-                    self._write_row_group(writer, decode_half_dictionaries(table))
+                    self._write_row_group(
+                        writer, compact_dictionaries(decode_half_dictionaries(table)))
                     del table  # before the next row group is filled
             except BaseException:
                 self._abort()

@@ -8,6 +8,7 @@ therefore converted to plain types first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pyarrow as pa
 
@@ -17,17 +18,17 @@ def leaf_arrays(array: pa.Array) -> Iterator[pa.Array]:
 
     Values under a null parent are null or omitted. Extension types are replaced by their storage.
     """
-    dictionaries: list[pa.Array | None] = []
+    dictionaries: list[tuple[pa.Array, bool] | None] = []
 
     def plain(leaf: pa.Array) -> pa.Array:
         is_dictionary = pa.types.is_dictionary(leaf.type)
-        dictionaries.append(leaf.dictionary if is_dictionary else None)
+        dictionaries.append((leaf.dictionary, leaf.type.ordered) if is_dictionary else None)
         return leaf.indices if is_dictionary else leaf
 
     leaves = list(_flattened(_with_leaves(array, plain)))
     for leaf, dictionary in zip(leaves, dictionaries, strict=True):
         yield leaf if dictionary is None else \
-            pa.DictionaryArray.from_arrays(leaf, dictionary, safe=False)
+            pa.DictionaryArray.from_arrays(leaf, dictionary[0], ordered=dictionary[1], safe=False)
 
 
 def leaf_types(t: pa.DataType) -> list[pa.DataType]:
@@ -81,22 +82,38 @@ def _with_children(t: pa.DataType, children: list[pa.DataType]) -> pa.DataType:
     return make[str(t).partition("<")[0]](fields[0])
 
 
-def _with_leaves(array: pa.Array, replace: Callable[[pa.Array], pa.Array],
-                 concerns: Callable[[pa.DataType], bool] = lambda t: True) -> pa.Array:
-    """Return the same nesting over other leaves of the same lengths, without extension types.
+def replaced_dictionaries(
+        array: pa.Array, replace: Callable[[pa.DictionaryArray], pa.DictionaryArray]) -> pa.Array:
+    """Return the array with other dictionary arrays of the same types and lengths.
 
-    Parts that are not affected, as determined by their type, are returned unchanged.
+    They are passed in the order of :func:`leaf_arrays`, with values that no row has.
+    """
+    return _with_leaves(array, lambda leaf: replace(leaf) if pa.types.is_dictionary(leaf.type)
+                        else leaf, has_dictionary, keep_extensions=True)
+
+
+def _with_leaves(array: pa.Array, replace: Callable[[pa.Array], pa.Array],
+                 concerns: Callable[[pa.DataType], bool] = lambda t: True, *,
+                 keep_extensions: bool = False) -> pa.Array:
+    """Return the same nesting over other leaves of the same lengths.
+
+    Extension types are replaced by their storage, unless ``keep_extensions``: then the leaves must
+    keep their types. Parts that are not affected, as determined by their type, are returned
+    unchanged.
     """
     t = array.type
     if not concerns(t):
         return array
+    inner = partial(_with_leaves, replace=replace, concerns=concerns,
+                    keep_extensions=keep_extensions)
     if isinstance(t, pa.BaseExtensionType):
-        return _with_leaves(array.storage, replace, concerns)
+        storage = inner(array.storage)
+        return pa.ExtensionArray.from_storage(t, storage) if keep_extensions else storage
     if not _is_nested(t):
         return replace(array)
     is_struct = pa.types.is_struct(t)
-    children = [_with_leaves(child, replace, concerns) for child in (
-        map(array.field, range(t.num_fields)) if is_struct else [array.values])]
+    children = list(map(inner, map(array.field, range(t.num_fields)) if is_struct
+                        else [array.values]))
     new = _with_children(t, [child.type for child in children])
     if is_struct and array.offset:  # the fields do not include the offset
         return pa.StructArray.from_arrays(children, fields=list(new),

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from secure_bloom.arrow.dictionaries import filtered_rows
 from secure_bloom.arrow.few_row_groups import Each, FilePart, batches_of_few
 from secure_bloom.arrow.masking import with_masked
-from secure_bloom.arrow.views import filtered
 from secure_bloom.errors import (
     AuthenticationError,
     FormatError,
@@ -153,7 +153,7 @@ def _rows(parts: Sequence[FilePart], schema: pa.Schema, columns: Sequence[str],
             yield batch
         else:
             rows = row_filter.holds(batch.select(range(len(columns), batch.num_columns)))
-            yield filtered(batch.select(range(len(columns))), rows)
+            yield filtered_rows(batch.select(range(len(columns))), rows)
 
 
 def read_batches(parts: Sequence[FilePart], schema: pa.Schema, columns: Any,

@@ -11,11 +11,11 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.arrow.char_columns import common_length, length_in_file, padded
 from secure_bloom.arrow.decryption import SharedDecryption
+from secure_bloom.arrow.dictionaries import filtered_rows, nothing
 from secure_bloom.arrow.few_row_groups import FilePart
 from secure_bloom.arrow.masking import OnMissingKey, is_masking, masked_schema, warn
 from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.arrow.row_filter import RowFilter
-from secure_bloom.arrow.views import filtered
 from secure_bloom.datasets.dataset_file import (
     SOURCE_SCHEMA,
     DatasetFile,
@@ -405,9 +405,9 @@ class MatchingRows:
         with opened.source.one_version(), \
                 pyarrow_errors(opened.dataset_file.path, self._search.access.keys):
             for batch in scan.rows_of([part], opened.masked, None, {}):
-                rows = filtered(batch, row_filter.holds(batch))
-                if rows.num_rows:
-                    found.append(rows.select(self.schema.names))
+                holds = row_filter.holds(batch)
+                if holds.true_count:  # what is found is handed over: nothing else is in it
+                    found.append(filtered_rows(batch.select(self.schema.names), holds, nothing))
         opened.check()
         return found
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from secure_bloom.arrow import masking
+from secure_bloom.arrow.dictionaries import compact_dictionaries
 from secure_bloom.arrow.pages import projected_schema
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.arrow.views import filtered
@@ -118,7 +119,7 @@ class Scanner(Summarized):
 
     def take(self, indices: Any) -> pa.Table:
         """Return the rows with these positions, in this order."""
-        return self.to_table().take(indices)
+        return compact_dictionaries(self.to_table().take(indices))
 
     def count_rows(self) -> int:
         """Return the number of rows; without a filter, from the footers alone."""
@@ -191,7 +192,7 @@ class Scanner(Summarized):
     def _head(self, num_rows: int) -> pa.Table:
         scan, found = self._pass(self._masking), []
         for batch in self._batches(scan):
-            found.append(batch.slice(0, num_rows))
+            found.append(compact_dictionaries(batch.slice(0, num_rows)))
             num_rows -= len(found[-1])
             if num_rows <= 0:
                 scan.check()
@@ -203,7 +204,7 @@ class Scanner(Summarized):
             for one in self._filters:
                 batch = filtered(batch, one.holds(batch))
             if batch.num_rows:
-                yield self._project(batch)
+                yield self._project(compact_dictionaries(batch))
 
     def _needed(self) -> Columns:
         """Return the columns that are read: those of the result and of the filters; None: all."""

@@ -186,7 +186,9 @@ def test_columns_are_those_of_an_unfiltered_read():
             found = file.read(columns, [(path, "==", 2)])
             assert found.schema.equals(file.read(columns).schema, check_metadata=True)
             assert found.num_rows == 1
-            assert found.columns == file.read(columns).slice(1).columns
+            expected = file.read(columns).slice(1).columns
+            assert [one.to_pylist() for one in found.columns] \
+                == [one.to_pylist() for one in expected]
     for columns in ("c", ("c",), ["none"], {"c": 5}):
         with pytest.raises((ValueError, TypeError)):
             file.read(columns, [("d.t", "==", 2)])
