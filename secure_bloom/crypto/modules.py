@@ -60,6 +60,19 @@ class ModuleCipher:
         ctr = Cipher(algorithms.AES(self._key), modes.CTR(nonce + _FIRST_COUNTER)).encryptor()
         return struct.pack("<I", NONCE_SIZE + len(page)) + nonce + ctr.update(page)
 
+    def decrypt_page(self, module: Bytes) -> bytes:
+        """Decrypt the module of a page that :meth:`encrypt_page` has encrypted.
+
+        Raises AuthenticationError if its length does not match; no other change is detected.
+        """
+        data = memoryview(module)
+        if len(data) < LENGTH_SIZE + NONCE_SIZE \
+                or int.from_bytes(data[:LENGTH_SIZE], "little") != len(data) - LENGTH_SIZE:
+            raise AuthenticationError("an encrypted module has an invalid length")
+        nonce = bytes(data[LENGTH_SIZE:LENGTH_SIZE + NONCE_SIZE])
+        ctr = Cipher(algorithms.AES(self._key), modes.CTR(nonce + _FIRST_COUNTER)).decryptor()
+        return ctr.update(data[LENGTH_SIZE + NONCE_SIZE:])
+
     def count(self, modules: int) -> None:
         """Count modules that this key has to encrypt, or that another writer encrypts with it.
 

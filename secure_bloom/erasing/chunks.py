@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeAlias
 
 from secure_bloom.crypto.aad import ModuleType
 from secure_bloom.errors import FormatError, error_location
 from secure_bloom.maintain.build import build_filter
 from secure_bloom.maintain.change import stored_filter
-from secure_bloom.parquet.bloom_filter import encode_filter, read_header
+from secure_bloom.parquet.bloom_filter import copied_filter, encode_filter, read_header
 from secure_bloom.parquet.column_chunk import ColumnChunk
-from secure_bloom.parquet.pages import encrypted_pages, moved_index, placed_index, plain_pages
-from secure_bloom.parquet.placing import move_pages, replace_pages
+from secure_bloom.parquet.pages import StoredPages, copied_pages, moved_index, placed_index
+from secure_bloom.parquet.placing import move_pages, replace_pages, resize_pages
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK
 from secure_bloom.storage.rewrite import Kept
@@ -33,7 +33,7 @@ class NewChunk(Protocol):
     def pages(self, start: int) -> Iterator[Part]:
         """Yield the pages, which begin at this offset, and record where they are."""
 
-    def filter(self) -> list[Part]:
+    def filter(self) -> Sequence[Part]:
         """Return the Bloom filter; empty without one."""
 
     def release(self) -> None:
@@ -47,42 +47,67 @@ class NewChunk(Protocol):
 
 
 class CopiedChunk:
-    """A column chunk whose pages are copied."""
+    """A column chunk whose pages are copied; if it is encrypted, then under its new identity."""
 
     def __init__(self, chunk: ColumnChunk, file: ParquetFile):
         self.chunk, self._file = chunk, file
+        self._place, self._modules = chunk.place, chunk.modules  # those of the old file
         self._pages = _kept(chunk, chunk.pages, file)
         self._column_index = _kept(chunk, chunk.column_index, file)
         self._offset_index = _kept(chunk, chunk.offset_index, file)
         self._filter = _kept(chunk, _filter_range(chunk, file), file)
-        chunk.metadata_to_change()  # opened at its old place
-        self._distance = 0
+        self._start, self._stored = 0, StoredPages()
 
     def pages(self, start: int) -> Iterator[Part]:
-        if self._pages is not None:
-            self._distance = start - self._pages.start
-            move_pages(self.chunk, self._distance)
+        self._start = start
+        if self._pages is None:
+            return
+        if self._modules is None:
+            move_pages(self.chunk, start - self._pages.start)
             yield self._pages
+            return
+        with error_location(**self._place):
+            yield from copied_pages(self._file, _range(self._pages), self._modules,
+                                    self.chunk.modules, self._stored)
+        resize_pages(self.chunk, start, self._stored)
 
-    def filter(self) -> list[Part]:
-        return [] if self._filter is None else [self._filter]
+    def filter(self) -> Sequence[Part]:
+        if self._filter is None:
+            return []
+        if self._modules is None:
+            return [self._filter]
+        with error_location(**self._place):
+            return copied_filter(self._file, *_range(self._filter), self._modules,
+                                 self.chunk.modules)
 
     def release(self) -> None:
         pass  # it has no rows
 
     def column_index(self) -> Part | None:
-        return self._column_index
+        if self._column_index is None or self._modules is None:
+            return self._column_index
+        return self._copied(self._column_index, ModuleType.COLUMN_INDEX)
 
     def offset_index(self) -> Part | None:
         where = self._offset_index
-        if where is None:
-            return None
-        cipher, data = self.chunk.cipher, self._file.read_at(where.end - where.start, where.start)
-        with error_location(**self.chunk.place):
-            if cipher is None:
-                return moved_index(data, self._distance)
-            aad = self.chunk.aad(ModuleType.OFFSET_INDEX)
-            return cipher.encrypt(moved_index(cipher.decrypt(data, aad), self._distance), aad)
+        return None if where is None else self._copied(where, ModuleType.OFFSET_INDEX)
+
+    def _copied(self, where: Kept, module_type: ModuleType) -> Part:
+        with error_location(**self._place):
+            start, size = _range(where)
+            data: bytes = self._file.read_at(size, start)
+            if self._modules is not None:
+                data = self._modules.decrypt(data, module_type)
+            if module_type == ModuleType.OFFSET_INDEX:
+                data = self._moved(data)
+            new = self.chunk.modules
+            return data if new is None else new.encrypt(data, module_type)
+
+    def _moved(self, offset_index: bytes) -> bytes:
+        if self._modules is not None and self._pages is not None:
+            return placed_index(offset_index, self._start + self._stored.dictionary_size,
+                                self._stored.data_sizes)
+        return moved_index(offset_index, self._start - self._pages.start if self._pages else 0)
 
 
 class WrittenChunk:
@@ -100,36 +125,30 @@ class WrittenChunk:
         Of ``new_file``.
     num_rows : int
         Of ``new_file``.
-    by_gcm : bool
-        Whether pages are encrypted by AES-GCM, if they are.
     """
 
     def __init__(self, chunk: ColumnChunk, file: ParquetFile, new: ColumnChunk,
-                 new_file: ParquetFile, hashes: ColumnHashes, num_rows: int, *, by_gcm: bool):
+                 new_file: ParquetFile, hashes: ColumnHashes, num_rows: int):
         self.chunk, self._new, self._new_file = chunk, new, new_file
-        self._hashes, self._num_rows, self._by_gcm = hashes, num_rows, by_gcm
+        self._hashes, self._num_rows = hashes, num_rows
         self._column_index = self._read(new.column_index) if chunk.column_index else None
         self._offset_index = self._read(new.offset_index) if chunk.offset_index else None
         self._num_blocks = 0
         if _filter_range(chunk, file) is not None and chunk.column.type.can_have_filter:
             self._num_blocks = (read_header(file, chunk, file.footer.start) or 0) // BYTES_PER_BLOCK
-        chunk.metadata_to_change()
-        _ = chunk.cipher
-        self._start, self._sizes = 0, [0]
+        self._start, self._stored = 0, StoredPages()
 
     def pages(self, start: int) -> Iterator[Part]:
-        data = memoryview(self._read(self._new.pages) or b"")
-        stored = plain_pages(data) if self.chunk.cipher is None \
-            else encrypted_pages(data, self.chunk, by_gcm=self._by_gcm)
-        replace_pages(self.chunk, self._new, start, stored)
-        self._start, self._sizes = start + stored.dictionary_size, stored.data_sizes
-        yield from stored.parts
+        yield from copied_pages(self._new_file, self._new.pages or (0, 0), None,
+                                self.chunk.modules, self._stored)
+        replace_pages(self.chunk, self._new, start, self._stored)
+        self._start = start + self._stored.dictionary_size
 
-    def filter(self) -> list[Part]:
+    def filter(self) -> Sequence[Part]:
         if not self._num_blocks:
             return []
         filter_ = build_filter(self._hashes, self._new, self._num_rows, self._num_blocks)
-        return list(encode_filter(filter_, self.chunk))
+        return encode_filter(filter_, self.chunk)
 
     def release(self) -> None:
         del self._new, self._new_file, self._hashes
@@ -139,17 +158,15 @@ class WrittenChunk:
 
     def offset_index(self) -> Part | None:
         data = self._offset_index
-        return self._sealed(data and placed_index(data, self._start, self._sizes),
+        return self._sealed(data and placed_index(data, self._start, self._stored.data_sizes),
                             ModuleType.OFFSET_INDEX)
 
     def _read(self, where: tuple[int, int] | None) -> bytes | None:
         return None if where is None else self._new_file.read_at(where[1], where[0])
 
     def _sealed(self, data: bytes | None, module_type: ModuleType) -> bytes | None:
-        cipher = self.chunk.cipher
-        if data is None or cipher is None:
-            return data
-        return cipher.encrypt(data, self.chunk.aad(module_type))
+        modules = self.chunk.modules
+        return data if data is None or modules is None else modules.encrypt(data, module_type)
 
 
 def _filter_range(chunk: ColumnChunk, file: ParquetFile) -> tuple[int, int] | None:
@@ -169,3 +186,8 @@ def _kept(chunk: ColumnChunk, where: tuple[int, int] | None, file: ParquetFile) 
     if start < 0 or not 0 <= length <= file.footer.start - start:
         raise FormatError("a part of the column lies outside the file", **chunk.place)
     return Kept(start, start + length)
+
+
+def _range(kept: Kept) -> tuple[int, int]:
+    """Return offset and length."""
+    return kept.start, kept.end - kept.start

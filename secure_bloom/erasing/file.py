@@ -63,11 +63,12 @@ def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_
     """
     with _opened(job.filesystem, path, keys) as (rewrite, file):
         replaced = signature(job.filesystem.get_file_info(path))
-        remaining = _remaining(file, erased, row_groups, advance)
+        remaining = _remaining(file, erased, row_groups, advance, has_new_material=True)
         new = job.new_file(number, posixpath.dirname(relative_path(path, job.folder)))
         visible = job.path(relative_path(new, job.work))
         if job.exists(material_path(path)):
-            create_material(job.filesystem, new, read_material(job.filesystem, path))
+            create_material(job.filesystem, new, read_material(job.filesystem, path)
+                            | remaining.keys.external_material)
         before = _sha256(rewrite.source)
         rewrite.write_to(new, remaining.parts())
         staged = job.staged(new, remaining.num_rows, remaining.filters)
@@ -81,7 +82,7 @@ def rewrite_in_place(filesystem: pa_fs.FileSystem, path: str, erased: ErasedValu
                      row_groups: set[int], keys: Keys, advance: Advance) -> ErasedFile:
     """Replace a file by one without the rows to erase; errors as for :func:`rewrite_for_job`."""
     with _opened(filesystem, path, keys) as (rewrite, file):
-        remaining = _remaining(file, erased, row_groups, advance)
+        remaining = _remaining(file, erased, row_groups, advance, has_new_material=False)
         before, has_other_names = _sha256(rewrite.source), rewrite.has_other_names
         rewrite.replace_by(remaining.parts())
         return ErasedFile(path, path, file.num_rows, file.num_rows - remaining.num_rows, before,
@@ -99,7 +100,7 @@ def _opened(filesystem: pa_fs.FileSystem, path: str, keys: Keys) \
 
 
 def _remaining(file: ParquetFile, erased: ErasedValues, row_groups: set[int],
-               advance: Advance) -> RemainingRows:
+               advance: Advance, *, has_new_material: bool) -> RemainingRows:
     """Find the rows to erase, and return the others."""
     leaf, reader = erased.leaf(file), RowReader(file)
     assert leaf is not None  # the search has found values in it
@@ -114,7 +115,8 @@ def _remaining(file: ParquetFile, erased: ErasedValues, row_groups: set[int],
         advance(done / size)
 
     remaining = RemainingRows(file, {group: rows for group, rows in found.items()
-                                     if rows.true_count}, count_bytes)
+                                     if rows.true_count}, count_bytes,
+                              has_new_material=has_new_material)
     remaining.check()
     return remaining
 

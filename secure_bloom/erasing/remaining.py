@@ -1,9 +1,9 @@
 """A file without some of its rows; the rest stays what it was.
 
-Row groups that keep all their rows are copied byte for byte. Modules are bound to the position of
-their row group, so where one disappears, the encrypted ones behind it are written again, like those
-that lose rows. Keys, key material, algorithm, AAD and schema stay, and so does whatever else the
-footer says of the file.
+Pages of row groups that keep all their rows are copied. Those of encrypted columns are encrypted
+again: the new file has a new identity, aad_file_unique and data keys, so that no module of the old
+file authenticates in it. Master keys, algorithm, AAD prefix and schema stay, and so does whatever
+else the footer says of the file.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from secure_bloom.erasing.chunks import CopiedChunk, NewChunk, Part, WrittenChun
 from secure_bloom.erasing.encoding import encode_rows
 from secure_bloom.erasing.rows import RowReader
 from secure_bloom.errors import UnsupportedError
+from secure_bloom.keys.renewal import RenewedKeys
 from secure_bloom.maintain.change import leaks
 from secure_bloom.parquet.bloom_filter import Disjoint
 from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.file_crypto import FileCrypto
 from secure_bloom.parquet.footer import MAGIC, Footer
 from secure_bloom.parquet.invocations import count_invocations
 from secure_bloom.parquet.placing import set_column_index, set_offset_index, total_size
-from secure_bloom.parquet.row_group import RowGroup
+from secure_bloom.parquet.row_group import RowGroup, Shared
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.rewrite import Kept
 from secure_bloom.storage.summary import FilterTotals
@@ -41,9 +43,13 @@ class RemainingRows:
         By row group, of those that lose rows: which rows go.
     advance : callable
         Called with the stored bytes of each row group that is done.
+    has_new_material : bool
+        Whether key material in a separate file can be replaced, too; see :class:`.RenewedKeys`.
 
     Attributes
     ----------
+    keys : RenewedKeys
+        Of the new file, after :meth:`check`.
     num_rows : int
         That remain.
     filters : FilterTotals
@@ -51,20 +57,20 @@ class RemainingRows:
     """
 
     def __init__(self, file: ParquetFile, erased: Mapping[int, pa.BooleanArray],
-                 advance: Callable[[int], None] = lambda num_bytes: None):
+                 advance: Callable[[int], None] = lambda num_bytes: None, *,
+                 has_new_material: bool = False):
         self._file, self._erased, self._advance = file, erased, advance
         self._rows = RowReader(file)
         # Not the footer of the file, with which it is read.
         self._footer = Footer(file.stored_footer, file.magic, file.keys, start=file.footer.start)
-        algorithm = self._footer.algorithm
-        self._by_gcm = algorithm is not None and algorithm.authenticates_pages
+        self.keys = RenewedKeys(file.keys, has_new_material=has_new_material)
         self._chunks: list[NewChunk] = []
         self._position = 0
         self.filters = FilterTotals()
         self.num_rows = sum(map(self._num_left, self._footer.row_groups))
 
     def check(self) -> None:
-        """Check what can be checked before anything is written.
+        """Check what can be checked before anything is written, and make the new keys.
 
         Raises
         ------
@@ -75,7 +81,8 @@ class RemainingRows:
         """
         disjoint = Disjoint(self._footer.start, "pages")
         for chunk in self._footer.column_chunks():
-            _ = chunk.cipher
+            if (cipher := chunk.cipher) is not None and chunk.encryption == "column key":
+                self.keys.renew(chunk.key_metadata, cipher.key_bits // 8)
             disjoint.add(chunk, max(0, (chunk.pages or (0, 0))[1]))
             if leaks(self._file, chunk):
                 raise UnsupportedError("the column is encrypted but its filter is not: anyone can "
@@ -85,7 +92,8 @@ class RemainingRows:
                 raise UnsupportedError(f"its pages are in another file, {shown(other)}",
                                        **chunk.place)
         if self._footer.is_encrypted:
-            _ = self._footer.crypto.footer_cipher
+            self.keys.renew(self._footer.footer_key_metadata,
+                            self._footer.crypto.footer_cipher.key_bits // 8)
 
     def parts(self) -> Iterator[Part]:
         """Yield the parts of the new file; each is made when the one before was written.
@@ -102,10 +110,12 @@ class RemainingRows:
 
     def _parts(self) -> Iterator[Part]:
         yield Kept(0, len(MAGIC))
+        count_invocations(self._footer)  # by those keys that stay
+        shared = self._footer.renew(self._new_crypto())
         kept = [group for group in self._footer.row_groups if self._num_left(group)]
         for number, group in enumerate(kept):
             size = group.num_bytes
-            yield from self._row_group(group, number)
+            yield from self._row_group(group, number, shared)
             self._advance(size)
         for one in self._chunks:
             if one.chunk.column_index is not None:
@@ -114,27 +124,33 @@ class RemainingRows:
             if one.chunk.offset_index is not None:
                 yield from self._placed(one.chunk, one.offset_index(), set_offset_index)
         self._footer.keep_row_groups(kept)
-        count_invocations(self._footer)
         yield self._footer.to_bytes()
 
     def _num_left(self, group: RowGroup) -> int:
         erased = self._erased.get(group.number)
         return group.num_rows - (0 if erased is None else erased.true_count)
 
-    def _row_group(self, group: RowGroup, number: int) -> Iterator[Part]:
-        start, old = self._position, group.number
-        ordinal = old if group.ordinal is None else group.ordinal
-        is_bound = number != ordinal and any(chunk.encryption is not None for chunk in group)
-        rows = self._rows.remaining(old, self._erased.get(old)) \
-            if is_bound or old in self._erased else None
+    def _new_crypto(self) -> FileCrypto:
+        crypto = self._footer.crypto
+        return crypto.renewed(self.keys, self.keys.renewed(crypto.footer_key_metadata))
+
+    def _row_group(self, group: RowGroup, number: int, shared: Shared) -> Iterator[Part]:
+        start, erased = self._position, self._erased.get(group.number)
+        rows = None if erased is None else self._rows.remaining(group.number, erased)
         chunks: Sequence[NewChunk] = self._written(group, rows) if rows is not None \
             else [CopiedChunk(chunk, self._file) for chunk in group]
         self._chunks += chunks
-        group.place(number, start)
+        for chunk in group:
+            chunk.metadata_to_change()  # decrypted with its old key
+            key_metadata = self.keys.renewed(chunk.key_metadata)
+            if key_metadata is not None:
+                chunk.set_key_metadata(key_metadata)
+        group.place(number, start, shared)
         for one in chunks:
             yield from one.pages(self._position)
-        if rows is not None:
-            group.resize(rows.num_rows, self._position - start, sum(map(total_size, group)))
+        if rows is not None or any(chunk.encryption for chunk in group):
+            group.resize(group.num_rows if rows is None else rows.num_rows,
+                         self._position - start, sum(map(total_size, group)))
         for one in chunks:  # here, not at the end, so that few filters are in memory
             yield from self._filter(one)
             one.release()
@@ -142,8 +158,7 @@ class RemainingRows:
     def _written(self, group: RowGroup, rows: pa.Table) -> list[NewChunk]:
         new = encode_rows(rows, group, self._footer.schema_file())
         hashes = ColumnHashes(new)
-        return [WrittenChunk(chunk, self._file, of_rows, new, hashes, rows.num_rows,
-                             by_gcm=self._by_gcm)
+        return [WrittenChunk(chunk, self._file, of_rows, new, hashes, rows.num_rows)
                 for chunk, of_rows in zip(group, new.footer.row_groups[0], strict=True)]
 
     def _placed(self, chunk: ColumnChunk, part: Part | None,

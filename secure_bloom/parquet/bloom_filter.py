@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from secure_bloom.crypto.aad import ModuleType
-from secure_bloom.crypto.modules import LENGTH_SIZE, OVERHEAD, Bytes, module_length
+from secure_bloom.crypto.modules import LENGTH_SIZE, OVERHEAD, module_length
 from secure_bloom.display import Summarized, count, shown
 from secure_bloom.errors import (
     NO_KEY,
@@ -21,6 +21,7 @@ from secure_bloom.errors import (
     UnsupportedError,
     error_location,
 )
+from secure_bloom.parquet.chunk_modules import ChunkModules
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header, encode_header
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
@@ -28,6 +29,9 @@ from secure_bloom.sbbf.sizing import MAX_BYTES
 
 _MAX_HEADER_MODULE = MAX_HEADER_SIZE + OVERHEAD
 _MAX_LENGTH = _MAX_HEADER_MODULE + MAX_BYTES + OVERHEAD
+#: with the most bytes that each may have
+_MODULES = ((ModuleType.BLOOM_FILTER_HEADER, _MAX_HEADER_MODULE),
+            (ModuleType.BLOOM_FILTER_BITSET, _MAX_LENGTH))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -109,6 +113,26 @@ def read_filter(source: ReadsAt, chunk: ColumnChunk, end: int,
             raise FormatError(f"the Bloom filter header claims {num_bytes} bytes, but the bitset "
                               f"has {bitset.size}")
         return SplitBlockBloomFilter._over(bitset, chunk.column.type)
+
+
+def copied_filter(source: ReadsAt, offset: int, length: int, old: ChunkModules | None,
+                  new: ChunkModules | None) -> list[bytes | memoryview]:
+    """Return the header and the bitset of a stored filter, encrypted in another way.
+
+    ``offset`` and ``length`` are those of both, in bytes; ``old`` and ``new`` as for
+    :func:`.copied_pages`. Errors as for :func:`read_filter`.
+    """
+    data = _FilterBytes(source, offset, length, offset + length)
+    data.read_all()
+    parts: list[bytes | memoryview]
+    if old is None:
+        num_bytes, header_size = decode_header(data.peek(MAX_HEADER_SIZE))
+        parts = [data.take(header_size), data.take(num_bytes)]
+    else:
+        parts = [old.decrypt(data.take_module(largest), module_type)
+                 for module_type, largest in _MODULES]
+    return parts if new is None else [new.encrypt(part, module_type) for part, (module_type, _)
+                                      in zip(parts, _MODULES, strict=True)]
 
 
 def read_header(source: ReadsAt, chunk: ColumnChunk, end: int) -> int | None:
@@ -224,21 +248,21 @@ class _FilterBytes:
         self._position = offset
         self._length = length
         self._end = end if length is None else offset + length
-        self._buffer: Bytes = b""
+        self._buffer: bytes | memoryview = b""
 
     def read_all(self) -> None:
         """Read all bytes in one request if the footer specifies their length."""
         if self._length is not None:
             self._buffer = self._read(self._position, self._length)
 
-    def peek(self, size: int) -> Bytes:
+    def peek(self, size: int) -> bytes | memoryview:
         """Return up to ``size`` of the next bytes, fewer if the data ends."""
         size = min(size, self._end - self._position)
         if len(self._buffer) < size:
             self._buffer = self._read(self._position, size)
         return self._buffer[:size]
 
-    def take(self, size: int) -> Bytes:
+    def take(self, size: int) -> bytes | memoryview:
         """Return exactly ``size`` bytes."""
         data = self.peek(size)
         if len(data) < size:
@@ -248,7 +272,7 @@ class _FilterBytes:
         self._position += size
         return data
 
-    def take_module(self, max_size: int) -> Bytes:
+    def take_module(self, max_size: int) -> bytes | memoryview:
         """Return a whole encrypted module; an implausible length is treated as tampering."""
         length = module_length(self.peek(LENGTH_SIZE))
         if length is None or length > min(max_size, self._end - self._position):

@@ -15,6 +15,7 @@ from secure_bloom.crypto.aad import ModuleType, module_aad
 from secure_bloom.crypto.modules import OVERHEAD, ModuleCipher
 from secure_bloom.errors import NO_KEY, FormatError, error_location
 from secure_bloom.parquet import thrift
+from secure_bloom.parquet.chunk_modules import ChunkModules
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.parquet.thrift import Layout, Struct
 from secure_bloom.sbbf.column_type import PHYSICAL_TYPES
@@ -164,6 +165,15 @@ class ColumnChunk:
                 decoded.cipher = crypto.footer_cipher if self.encryption == "footer key" \
                     else crypto.column_cipher(self.column.path, self.key_metadata)
         return decoded.cipher
+
+    @property
+    def modules(self) -> ChunkModules | None:
+        """How the column's modules are encrypted, here and now; None for a plaintext column."""
+        cipher, crypto = self.cipher, self._file.crypto
+        if cipher is None:
+            return None
+        by_gcm = crypto.algorithm is not None and crypto.algorithm.authenticates_pages
+        return ChunkModules(cipher, crypto.file_aad, self._ordinal, self.column.ordinal, by_gcm)
 
     def aad(self, module_type: ModuleType, page: int | None = None) -> bytes:
         """Return the AAD of one of this column's modules; data pages have an ordinal."""

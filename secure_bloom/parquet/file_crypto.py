@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from secure_bloom.crypto.key_retriever import KeyRetriever
@@ -19,6 +20,7 @@ from secure_bloom.errors import (
 from secure_bloom.parquet.thrift import Layout, Struct
 
 ALGORITHM_LAYOUT: Layout = {1: {}, 2: {}}
+_UNIQUE_SIZE = 8  # bytes of aad_file_unique, as all writers choose them
 _ALGORITHM_NAMES = {1: "AES_GCM_V1", 2: "AES_GCM_CTR_V1"}
 
 
@@ -69,6 +71,20 @@ class FileCrypto:
         self._footer_cipher: ModuleCipher | None = None
         self._ciphers: dict[bytes, ModuleCipher] = {}
         self._without_key: dict[tuple[str, bytes | None], KeyRetrievalError] = {}
+
+    def renewed(self, keys: KeyRetriever | None, footer_key_metadata: bytes | None) -> FileCrypto:
+        """Return how a new version of the file is encrypted: with another aad_file_unique.
+
+        No module of this version authenticates in that one, whether its keys are the same or not.
+        Keys that stay the same go on counting what they encrypt.
+        """
+        algorithm = self.algorithm
+        if algorithm is not None:
+            algorithm = replace(algorithm, aad_file_unique=os.urandom(_UNIQUE_SIZE))
+        new = FileCrypto(keys, algorithm, footer_key_metadata,
+                         has_encrypted_footer=self.has_encrypted_footer)
+        new._ciphers = self._ciphers
+        return new
 
     @property
     def has_footer_key(self) -> bool:

@@ -88,10 +88,10 @@ class Footer(Summarized):
         self._schema = self._known_schema()
         self.columns = list(self._schema.columns)
         self.row_groups: Sequence[RowGroup] = thrift.structs(self._file_meta, _ROW_GROUPS)
-        shared = Shared(self.columns, self.crypto, self.kernels,
-                        self._file_meta.get(COLUMN_ORDERS))
+        self._shared = Shared(self.columns, self.crypto, self.kernels,
+                              self._file_meta.get(COLUMN_ORDERS))
         for number, group in enumerate(self.row_groups):
-            group.open(number, shared)
+            group.open(number, self._shared)
 
     def _headline(self) -> str:
         encryption = "not encrypted" if self.algorithm is None else \
@@ -197,6 +197,19 @@ class Footer(Summarized):
         self._file_meta.set_int(_NUM_ROWS, thrift.I64,
                                 sum(group.num_rows for group in row_groups))
 
+    def renew(self, crypto: FileCrypto) -> Shared:
+        """Make this the footer of a new version of the file, which is encrypted in this way.
+
+        Returns what its row groups have in common: see :meth:`.RowGroup.place`. Those that have not
+        been placed are still those of the old version.
+        """
+        self.crypto = crypto
+        if crypto.algorithm is not None:
+            self._algorithm_union().fields[0][2].set_binary(2, crypto.algorithm.aad_file_unique)
+        if crypto.footer_key_metadata is not None:
+            self.set_footer_key_metadata(crypto.footer_key_metadata)
+        return self._shared.with_crypto(crypto)
+
     def schema_file(self) -> bytes:
         """Return a plaintext Parquet file with this schema and no rows; equal for equal schemas."""
         meta = Struct([field for field in self._file_meta.fields if field[0] in _OF_SCHEMA])
@@ -216,12 +229,18 @@ class Footer(Summarized):
     def store_aad_prefix(self) -> None:
         """Store the AAD prefix in use in the algorithm, so that no reader has to supply it."""
         assert self.algorithm is not None, "the file is not encrypted"
-        union = self._crypto_meta.get(1) if self._crypto_meta else self._file_meta.get(_ALGORITHM)
+        union = self._algorithm_union()
         prefix = self.file_aad[:len(self.file_aad) - len(self.algorithm.aad_file_unique)]
         fields = union.fields[0][2]
         if prefix:
             fields.set_binary(1, prefix)
         fields.set_bool(3, False)
+
+    def _algorithm_union(self) -> Struct:
+        meta, field_id = (self._file_meta, _ALGORITHM) if self._crypto_meta is None \
+            else (self._crypto_meta, 1)
+        union: Struct = meta.get(field_id)
+        return union
 
     def _open_encrypted(self, content: bytes, keys: KeyRetriever | None) -> None:
         self._crypto_meta, end = thrift.decode(content, _FILE_CRYPTO_LAYOUT)

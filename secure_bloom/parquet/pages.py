@@ -7,39 +7,48 @@ A column chunk is a dictionary page, if it has one, and data pages. A page is it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from secure_bloom.crypto.aad import ModuleType
-from secure_bloom.errors import FormatError
+from secure_bloom.crypto.modules import LENGTH_SIZE, module_length
+from secure_bloom.errors import AuthenticationError, FormatError
 from secure_bloom.parquet import thrift
-from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.bloom_filter import ReadsAt
+from secure_bloom.parquet.chunk_modules import ChunkModules
 from secure_bloom.parquet.thrift import Struct
 
 # Field ids of parquet.thrift that this module uses.
-_TYPE, _COMPRESSED_SIZE = 1, 3  # PageHeader
+_TYPE, _COMPRESSED_SIZE, _CHECKSUM, _HEADER_V2 = 1, 3, 4, 8  # PageHeader
+_LEVELS = 5, 6  # DataPageHeaderV2: bytes of definition and repetition levels
 _LOCATIONS = 1  # OffsetIndex
 _OFFSET, _PAGE_SIZE = 1, 2  # PageLocation
 _DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3  # PageType
 
 _MAX_HEADER = 1 << 20  # bytes; it may contain the bounds of the page
+_USUAL_HEADER = 1 << 10
+_BLOCK = 4 << 20  # bytes that are read at once
+_BEYOND = "a page extends beyond its column chunk"
+
+#: of header and body, by whether the page is a dictionary
+_MODULE_TYPES = ((ModuleType.DATA_PAGE_HEADER, ModuleType.DATA_PAGE),
+                 (ModuleType.DICTIONARY_PAGE_HEADER, ModuleType.DICTIONARY_PAGE))
 
 
 @dataclass
 class StoredPages:
-    """Pages as they will be stored.
+    """Sizes of pages as they are stored.
 
     Attributes
     ----------
-    parts : list of bytes or memoryview
-        They are written one after the other.
     dictionary_size : int
         Stored bytes of the dictionary page; 0 without one.
     data_sizes : list of int
         Stored bytes of each data page, with its header.
     """
 
-    parts: list[bytes | memoryview] = field(default_factory=list)
     dictionary_size: int = 0
     data_sizes: list[int] = field(default_factory=list)
 
@@ -48,62 +57,90 @@ class StoredPages:
         """Stored bytes of all pages."""
         return self.dictionary_size + sum(self.data_sizes)
 
-    def add(self, parts: list[bytes | memoryview], is_dictionary: bool) -> None:
-        """Add a page, which consists of these parts."""
-        self.parts += parts
-        size = sum(map(len, parts))
+    def add(self, size: int, is_dictionary: bool) -> None:
+        """Add a page of so many bytes."""
         if is_dictionary:
             self.dictionary_size += size
         else:
             self.data_sizes.append(size)
 
 
-def plain_pages(data: memoryview) -> StoredPages:
-    """Return the pages of a plaintext column chunk unchanged.
+def copied_pages(source: ReadsAt, where: tuple[int, int], old: ChunkModules | None,
+                 new: ChunkModules | None, stored: StoredPages) \
+        -> Iterator[bytes | memoryview]:
+    """Yield the pages of a column chunk, encrypted in another way. They are not decoded.
 
-    Raises FormatError if they are malformed.
+    Parameters
+    ----------
+    source : ReadsAt
+        The file that has them. It is read in parts; a page is in memory as a whole.
+    where : tuple of int
+        Offset and length of the pages, in bytes.
+    old, new : ChunkModules, optional
+        How they are encrypted there, and how they will be; None: not at all.
+    stored : StoredPages
+        Receives their sizes.
+
+    Raises
+    ------
+    FormatError
+        If they are malformed, or there are too many.
+    AuthenticationError
+        If a module does not authenticate.
+    KeyExhaustedError
+        If the new key would encrypt too many modules.
     """
-    stored = StoredPages()
-    for header, start, _, end in _pages(data):
-        stored.add([data[start:end]], _is_dictionary(header))
-    return stored
+    data = _Window(source, *where)
+    while data.left:
+        number = len(stored.data_sizes)
+        raw, header, is_dictionary = _take_header(data, old, number, not stored.size)
+        page = None if is_dictionary else number
+        of_header, of_body = _MODULE_TYPES[is_dictionary]
+        before = data.take(_body_size(header))
+        levels = 0 if old is None else _open_levels(header, before)
+        body: bytes | memoryview = before[levels:]
+        if old is not None:
+            body = old.decrypt(body, of_body, page)
+        if new is not None:
+            body = new.encrypt(body, of_body, page)
+        parts = [before[:levels], body] if levels else [body]
+        if _describe(header, before, parts):
+            raw = thrift.encode(header)
+        if new is not None:
+            raw = new.encrypt(raw, of_header, page)
+        stored.add(len(raw) + sum(map(len, parts)), is_dictionary)
+        yield raw
+        yield from parts
 
 
-def encrypted_pages(data: memoryview, chunk: ColumnChunk, *, by_gcm: bool) -> StoredPages:
-    """Return the pages of a plaintext column chunk, encrypted as those of another chunk.
-
-    ``by_gcm``: whether bodies are encrypted by AES-GCM, as headers always are, or by AES-CTR.
-
-    Raises FormatError if they are malformed, or there are too many; KeyExhaustedError if the key
-    has encrypted too many modules; KeyRetrievalError if it is not available.
-    """
-    cipher = chunk.cipher
-    assert cipher is not None  # the column is encrypted
-    stored = StoredPages()
-    for header, _, start, end in _pages(data):
-        is_dictionary = _is_dictionary(header)
-        page = None if is_dictionary else len(stored.data_sizes)
-        of_header, of_body = (
-            (ModuleType.DICTIONARY_PAGE_HEADER, ModuleType.DICTIONARY_PAGE) if is_dictionary
-            else (ModuleType.DATA_PAGE_HEADER, ModuleType.DATA_PAGE))
-        body = cipher.encrypt(data[start:end], chunk.aad(of_body, page)) if by_gcm \
-            else cipher.encrypt_page(data[start:end])
-        header.set_int(_COMPRESSED_SIZE, thrift.I32, len(body))
-        stored.add([cipher.encrypt(thrift.encode(header), chunk.aad(of_header, page)), body],
-                   is_dictionary)
-    return stored
+def _take_header(data: _Window, modules: ChunkModules | None, number: int, is_first: bool) \
+        -> tuple[bytes, Struct, bool]:
+    """Return the header of the next page as bytes and decoded, and whether it is a dictionary."""
+    if modules is None:
+        header, length = _decode_header(data.peek(_MAX_HEADER))
+        return bytes(data.take(length)), header, _is_dictionary(header)
+    size = module_length(data.peek(LENGTH_SIZE))
+    if size is None or size > min(_MAX_HEADER, data.left):
+        raise AuthenticationError("an encrypted module has an invalid length")
+    module = data.take(size)
+    raw = None
+    if is_first:  # a footer need not say whether there is one
+        with contextlib.suppress(AuthenticationError):
+            raw = modules.decrypt(module, ModuleType.DICTIONARY_PAGE_HEADER)
+    is_dictionary = raw is not None
+    if raw is None:
+        raw = modules.decrypt(module, ModuleType.DATA_PAGE_HEADER, number)
+    header, _ = thrift.decode(raw, {})
+    if _is_dictionary(header) != is_dictionary:
+        raise FormatError("the header of a page is encrypted as that of another type of page")
+    return raw, header, is_dictionary
 
 
-def _pages(data: memoryview) -> Iterator[tuple[Struct, int, int, int]]:
-    """Yield for each page its header, and where the header, the body and the next page begin."""
-    position = 0
-    while position < len(data):
-        header, length = thrift.decode(bytes(data[position:position + _MAX_HEADER]), {})
-        body, size = position + length, header.get_int(_COMPRESSED_SIZE)
-        if size is None or not 0 <= size <= len(data) - body:
-            raise FormatError("a page extends beyond its column chunk")
-        yield header, position, body, body + size
-        position = body + size
+def _decode_header(data: memoryview) -> tuple[Struct, int]:
+    try:
+        return thrift.decode(bytes(data[:_USUAL_HEADER]), {})
+    except FormatError:  # bounds may be long
+        return thrift.decode(bytes(data), {})
 
 
 def _is_dictionary(header: Struct) -> bool:
@@ -111,6 +148,71 @@ def _is_dictionary(header: Struct) -> bool:
     if kind not in (_DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2):
         raise FormatError(f"a page has the unknown type {kind}")
     return kind == _DICTIONARY_PAGE
+
+
+def _body_size(header: Struct) -> int:
+    size = header.get_int(_COMPRESSED_SIZE)
+    if size is None or size < 0:
+        raise FormatError(_BEYOND)
+    return size
+
+
+def _open_levels(header: Struct, body: memoryview) -> int:
+    """Return how many bytes precede the module of a page.
+
+    Of data pages V2, parquet-java encrypts only the values, not the levels before them.
+    """
+    described = header.get(_HEADER_V2)
+    if int.from_bytes(body[:LENGTH_SIZE], "little") == len(body) - LENGTH_SIZE \
+            or not isinstance(described, bytes):
+        return 0
+    found, _ = thrift.decode(described, {})
+    return min(sum(max(0, found.get_int(field_id) or 0) for field_id in _LEVELS), len(body))
+
+
+def _describe(header: Struct, before: memoryview, parts: Sequence[bytes | memoryview]) -> bool:
+    """Adapt a header to another body; return whether it has changed.
+
+    A checksum that did not match does not match then, either.
+    """
+    size, checksum = sum(map(len, parts)), header.get_int(_CHECKSUM)
+    if size != len(before):
+        header.set_int(_COMPRESSED_SIZE, thrift.I32, size)
+    if checksum is not None:
+        after = 0
+        for part in parts:
+            after = zlib.crc32(part, after)
+        changed = (checksum ^ zlib.crc32(before) ^ after) & 0xFFFFFFFF
+        header.set_int(_CHECKSUM, thrift.I32, changed - (changed >> 31 << 32))
+    return size != len(before) or checksum is not None
+
+
+class _Window:
+    """Consecutive bytes of a file, which is read in large parts."""
+
+    def __init__(self, source: ReadsAt, start: int, size: int):
+        self._source, self._position, self.left = source, start, size
+        self._data = memoryview(b"")
+
+    def peek(self, size: int) -> memoryview:
+        """Return the next bytes; fewer at the end."""
+        size = min(size, self.left)
+        if len(self._data) < size:
+            self._data = memoryview(self._source.read_at(min(max(size, _BLOCK), self.left),
+                                                         self._position))
+            if len(self._data) < size:
+                raise FormatError("the file ends within the pages of this column")
+        return self._data[:size]
+
+    def take(self, size: int) -> memoryview:
+        """Return exactly so many bytes, and continue behind them."""
+        if size > self.left:
+            raise FormatError(_BEYOND)
+        taken = self.peek(size)
+        self._data = self._data[size:]
+        self._position += size
+        self.left -= size
+        return taken
 
 
 # --- where pages are -----------------------------------------------------------------------------

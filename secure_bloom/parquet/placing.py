@@ -58,6 +58,15 @@ def replace_pages(chunk: ColumnChunk, new: ColumnChunk, start: int, pages: Store
         fields = [field for field in meta.fields if field[0] in _OF_COLUMN]
         fields += [list(found[field]) for field in wanted if field in found]
         meta.fields = sorted(fields)
+    resize_pages(chunk, start, pages)
+
+
+def resize_pages(chunk: ColumnChunk, start: int, pages: StoredPages) -> None:
+    """Record where the same pages are now, and their sizes.
+
+    Parameters and errors as for :func:`replace_pages`.
+    """
+    for meta in chunk.metadata_to_change():
         added = pages.size - (meta.get_int(_COMPRESSED_SIZE) or 0)
         meta.set_int(_TOTAL_SIZE, thrift.I64, (meta.get_int(_TOTAL_SIZE) or 0) + added)
         meta.set_int(_COMPRESSED_SIZE, thrift.I64, pages.size)

@@ -158,13 +158,25 @@ class RowGroup(Sequence[ColumnChunk]):
             self._changed = {}
         self._changed[ordinal] = state
 
-    def place(self, number: int, start: int) -> None:
-        """Record another number among the row groups, and another offset in the file, in bytes.
+    def place(self, number: int, start: int, shared: Shared) -> None:
+        """Make this a row group of a new version of the file.
 
-        Modules are bound to the number. So unless it stays the same, all column chunks must have
-        been decoded for a change before: after this call they could not be decrypted.
+        All column chunks must have been decoded for a change: their metadata will be encrypted
+        again, and after this call could not be decrypted.
+
+        Parameters
+        ----------
+        number : int
+            Its place among the row groups, to which modules are bound.
+        start : int
+            Its offset in the file, in bytes.
+        shared : Shared
+            Of the new version: see :meth:`.Footer.renew`.
         """
-        self.number = number
+        for state in (self._changed or {}).values():
+            if isinstance(state, Decoded):
+                state.cipher = None
+        self.number, self.shared = number, shared
         self._fields |= {_OFFSET: start, _ORDINAL: number}
         if self.ordinal is not None:
             self.ordinal = number
@@ -221,6 +233,10 @@ class Shared:
         self.columns, self.crypto, self.kernels = columns, crypto, kernels
         self.recent = Recent()
         self._orders = orders
+
+    def with_crypto(self, crypto: FileCrypto) -> Shared:
+        """Return the same for a file that is encrypted in another way."""
+        return Shared(self.columns, crypto, self.kernels, self._orders)
 
     def has_defined_order(self, column: LeafColumn) -> bool:
         """Whether a column's minimum and maximum follow the order defined by its type."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -67,10 +68,12 @@ def of_file(file: ParquetFile) -> dict:
     """Return what an erasure keeps of a file as a whole."""
     footer = file.footer
     kept = thrift.encode(Struct([field for field in footer._file_meta.fields
-                                 if field[0] not in (3, 4)]))  # num_rows and row_groups
-    return {"magic": file.magic, "file_aad": footer.algorithm and footer.file_aad,
-            "algorithm": footer.algorithm,
-            "key": footer.footer_key_metadata, "meta": kept}
+                                 if field[0] not in (3, 4, 8, 9)]))  # rows, and encryption
+    algorithm = footer.algorithm
+    return {"magic": file.magic, "algorithm": algorithm and replace(algorithm, aad_file_unique=b""),
+            "aad_prefix": algorithm and footer.file_aad[:-len(algorithm.aad_file_unique)],
+            "master_key": file.keys and file.keys.master_key(footer.footer_key_metadata),
+            "meta": kept}
 
 
 def of_chunk(file: ParquetFile, chunk, where: int) -> dict:
@@ -78,7 +81,8 @@ def of_chunk(file: ParquetFile, chunk, where: int) -> dict:
     format_, meta = PageFormat.of(chunk), chunk.metadata()
     encodings = format_.encodings - {0, 2, 3, 4, 8}  # of levels, and of dictionaries
     filter_ = file.read_bloom_filter(where, chunk.column.path) if chunk.bloom_filter else None
-    return {"encryption": chunk.encryption, "key": chunk.key_metadata, "codec": format_.codec,
+    return {"encryption": chunk.encryption, "codec": format_.codec,
+            "master_key": file.keys and file.keys.master_key(chunk.key_metadata),
             "encodings": encodings, "dictionary": format_.has_dictionary,
             "v2": format_.has_pages_v2, "statistics": format_.has_statistics,
             "column_index": chunk.column_index is not None,

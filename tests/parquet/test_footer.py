@@ -104,7 +104,7 @@ def test_a_footer_is_shown_with_its_encryption(mode, encryption):
 def test_a_row_group_is_placed_and_resized():
     """Readers take the offset for where the row group is."""
     group = open_footer(arrow_file(TABLE)).row_groups[0]
-    group.place(2, 1234)
+    group.place(2, 1234, group.shared)
     group.resize(5, 60, 700)
     struct, _ = thrift.decode(group.encode(), {})
     total_size, num_rows, file_offset, compressed_size = 2, 3, 5, 6  # field ids of RowGroup
