@@ -97,7 +97,8 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
 
     def opened() -> Dataset:
         found = find_files(source, filesystem, all_files=all_files, keys=keys,
-                           index=index_use(index, on_missing_key))
+                           index=index_use(index, on_missing_key),
+                           opens_all=requirement is not None)
         indexes = None if found.listed is None else found.listed.indexes
         files, view = open_files(found, found.keys or keys, requirement, schema=schema,
                                  with_source=with_source, on_missing_key=on_missing_key,

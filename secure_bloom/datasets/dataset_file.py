@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from secure_bloom.datasets.selection import Selection
     from secure_bloom.index.file_table import Stamp
+    from secure_bloom.index.identity import Identity
     from secure_bloom.index.planning import Indexes, KnownFile
 
 FILE, ROW_GROUP = "file", "row_group"  # the columns of the source of a row
@@ -87,6 +88,8 @@ class DatasetFile:
         self.row_groups: list[int] | None = None
         self._version: FileVersion | None = None
         self._schema: pa.Schema | None = None
+        self._identity: Identity | None = None  # of the version that was opened first
+        self._identified: FileVersion | None = None
         self._is_masked: dict[str, bool] = {}  # as far as the keys were requested
         self.is_encrypted = False  # until it has been opened
         if known is not None:
@@ -94,6 +97,9 @@ class DatasetFile:
             return
         opened = self.open()
         self.num_rows = opened.file.num_rows
+        if access.indexes is not None:
+            self._identity = access.indexes.identify(opened.file)
+            self._identified = opened.file.version
         if access.on_missing_key == "null":
             self.maskable = opened.file.maskable_columns
         opened.close()
@@ -125,6 +131,13 @@ class DatasetFile:
                 opened.file.check_filtered(names)
             finally:
                 opened.close()
+
+    def is_of(self, stamp: Stamp, identity: Identity | None) -> bool:
+        """Whether an index may know the file, as far as it has been opened."""
+        if self._identity is None:
+            return True
+        return identity is not None and identity.allows(self._identity) \
+            and stamp.is_of(self._identified, self.access.filesystem)
 
     def forget_keys(self) -> None:
         """Request keys again for :meth:`masked_columns`."""
@@ -228,9 +241,10 @@ class OpenedFile:
         return FilePart(access.file(self.source), access.properties, self.file.num_row_groups,
                         row_groups, self.dataset_file.partition, constants)
 
-    def is_as_listed(self, stamp: Stamp) -> bool:
-        """Whether a listing with this stamp refers to the open version."""
-        return stamp.is_of(self.file.version, self.dataset_file.access.filesystem)
+    def is_selected(self, stamp: Stamp, identity: Identity | None) -> bool:
+        """Whether the open version is the one that an index knows, and a listing showed."""
+        return stamp.is_of(self.file.version, self.dataset_file.access.filesystem) \
+            and identity is not None and identity.allows_file(self.file)
 
     def check(self) -> None:
         """Raise ChangedMeanwhileError if what was read is not of one version."""

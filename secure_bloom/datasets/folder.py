@@ -48,7 +48,8 @@ def read_folder(filesystem: pa_fs.FileSystem, path: str, keys: Keys, columns: li
     """Read the rows of a folder for which filters hold; see :func:`.read_table`."""
     if filters is not None:
         from secure_bloom.index.planning import FolderIndexes  # which only filters need
-        indexes = FolderIndexes.find(filesystem, path, keys, index)
+        indexes = FolderIndexes.find(filesystem, path, keys, index,
+                                     opens_all=requirement is not None)
         if indexes is not None:
             return until_unchanged(partial(_read_indexed, indexes, keys, columns, filters,
                                            requirement, all_files), OutdatedError)

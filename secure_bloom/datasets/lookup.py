@@ -187,7 +187,8 @@ class Search:
         requirement = encryption_requirement(require_encryption)
         keys = keys_for_files(keys, masks=is_masking(on_missing_key))
         found = find_files(source, filesystem, all_files=all_files, keys=keys,
-                           index=index_use(index, on_missing_key))
+                           index=index_use(index, on_missing_key),
+                           opens_all=requirement is not None)
         checks = FolderChecks(requirement, found.partition_schema.names)
         self.access = FileAccess.new(found.filesystem, found.keys or keys, checks,
                                      with_source=True, on_missing_key=on_missing_key,

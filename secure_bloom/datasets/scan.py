@@ -172,7 +172,8 @@ class Scan:
             outcomes = dict.fromkeys(groups, READ)
             answered: Collection[str] = ()
             selected = self._selection.of(file)
-            if selected is not None and opened.is_as_listed(selected.file.stamp):
+            if selected is not None and opened.is_selected(selected.file.stamp,
+                                                             selected.identity):
                 answered = selected.columns
                 outcomes = {group: READ if group in selected.row_groups else INDEX
                             for group in outcomes}

@@ -13,6 +13,7 @@ from secure_bloom.pruning.expressions import RowGroupFilter
 
 if TYPE_CHECKING:
     from secure_bloom.datasets.sources import Files
+    from secure_bloom.index.identity import Identity
     from secure_bloom.index.planning import (
         Indexes,
         KnownFile,
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
 class Selected(NamedTuple):
     """The row groups of a file where a filter may hold, if it is still as it was listed.
 
-    ``columns`` are those whose indexes cover the file.
+    ``identity`` is what the indexes say of the file; ``columns`` are those whose indexes cover it.
     """
 
     file: KnownFile
     row_groups: Sequence[int]
+    identity: Identity | None
     columns: Collection[str]
 
 
@@ -46,8 +48,10 @@ class Selection:
         known = self._listed.known_files.get(file.path)
         if known is None or not (known.schema is file.schema or known.schema.equals(file.schema)):
             return None  # in the last case it was replaced after the data set was opened
+        if not file.is_of(known.stamp, identity := self._listed.identity(file.path)):
+            return None
         # The columns of files that are skipped are not needed.
-        return Selected(known, groups, self._listed.covering(file.path) if groups else ())
+        return Selected(known, groups, identity, self._listed.covering(file.path) if groups else ())
 
 
 def select(files: Sequence[DatasetFile], indexes: Indexes | None,

@@ -72,14 +72,16 @@ class Files(NamedTuple):
 
 
 def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
-               all_files: bool = False, keys: Any = None, index: IndexUse = "off") -> Files:
+               all_files: bool = False, keys: Any = None, index: IndexUse = "off",
+               opens_all: bool = False) -> Files:
     """Find the files of a data set.
 
     A folder has the columns of all ``name=value`` folders below it; otherwise the columns are
     those of the ``name=value`` folders directly above each file.
 
     ``keys`` open the indexes of the table that has the files, if ``index`` asks for them, and the
-    manifests of an encrypted Iceberg table.
+    manifests of an encrypted Iceberg table. ``opens_all``: the caller opens all files at once, so
+    that no index needs to be compared with a few of them.
 
     Raises
     ------
@@ -89,7 +91,7 @@ def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
         If a folder belongs to a table whose log determines its files; or if an index is required
         for a single file.
     """
-    found = _found(source, filesystem, all_files, keys, index)
+    found = _found(source, filesystem, all_files, keys, index, opens_all)
     if index == "require" and found.listed is None:
         raise UnsupportedError('index is "require", but a single file has no index',
                                file=found.name)
@@ -97,9 +99,9 @@ def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
 
 
 def _found(source: DatasetSource, filesystem: pa_fs.FileSystem | None, all_files: bool, keys: Any,
-           index: IndexUse) -> Files:
+           index: IndexUse, opens_all: bool) -> Files:
     if is_path(source):
-        return _of_path(source, filesystem, all_files, keys, index)
+        return _of_path(source, filesystem, all_files, keys, index, opens_all)
     live = LiveFiles(_checked(source)) if isinstance(source, list | tuple) \
         else _live_files(source, keys, filesystem)
     locations = [resolve(one, filesystem) for one in live.paths]
@@ -109,29 +111,31 @@ def _found(source: DatasetSource, filesystem: pa_fs.FileSystem | None, all_files
     if any(not other.equals(found) for other, _ in locations):
         raise UnsupportedError("all files must be in the same filesystem")
     paths = [path for _, one in locations for path in _expanded(found, one, all_files)]
-    files = _of_files(f"{len(paths)} files", found, list(dict.fromkeys(paths)), keys, index)
+    files = _of_files(f"{len(paths)} files", found, list(dict.fromkeys(paths)), keys, index,
+                      opens_all)
     return files._replace(named=frozenset(path for _, path in locations), keys=live.keys)
 
 
 def _of_path(source: FilePath, filesystem: pa_fs.FileSystem | None, all_files: bool, keys: Any,
-             index: IndexUse) -> Files:
+             index: IndexUse, opens_all: bool) -> Files:
     filesystem, path = resolve(source, filesystem)
     path = path.rstrip("/") or path
     kind = filesystem.get_file_info(path).type
     if kind == pa_fs.FileType.Directory:
         from secure_bloom.index.planning import FolderIndexes  # which files do not need
-        indexes = FolderIndexes.find(filesystem, path, keys, index)
+        indexes = FolderIndexes.find(filesystem, path, keys, index, opens_all=opens_all)
         if indexes is not None:
             return find_indexed(indexes, all_files=all_files)
         return _with_partitions(path, filesystem, _in_folder(filesystem, path, all_files), path)
     if kind != pa_fs.FileType.NotFound or not _MAGIC.search(path):
         # A missing file is an error when it is opened.
         return Files(path, filesystem, [path], pa.schema([]), [None], named=frozenset([path]))
-    return _of_files(path, filesystem, _expanded(filesystem, path, all_files), keys, index)
+    return _of_files(path, filesystem, _expanded(filesystem, path, all_files), keys, index,
+                     opens_all)
 
 
 def _of_files(name: str, filesystem: pa_fs.FileSystem, paths: list[str], keys: Any,
-              index: IndexUse) -> Files:
+              index: IndexUse, opens_all: bool) -> Files:
     """Return some files, with the indexes of the table that has all of them."""
     found = _with_partitions(name, filesystem, paths, None)
     if index == "off":
@@ -140,7 +144,7 @@ def _of_files(name: str, filesystem: pa_fs.FileSystem, paths: list[str], keys: A
     folder = posixpath.commonpath([posixpath.dirname(path).strip("/") for path in paths])
     if paths[0].startswith("/"):
         folder = f"/{folder}"
-    indexes = FolderIndexes.find(filesystem, folder, keys, index, paths)
+    indexes = FolderIndexes.find(filesystem, folder, keys, index, paths, opens_all)
     return found if indexes is None else found._replace(listed=indexes.listed())
 
 

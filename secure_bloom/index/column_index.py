@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError, FormatError, error_location
-from secure_bloom.index.column_keys import check_is_unencrypted
 from secure_bloom.index.file_table import FileTable, Stamp
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest
@@ -77,7 +76,7 @@ class ColumnIndex:
     Attributes
     ----------
     is_checked : bool
-        Whether an index without encryption was compared with a file that it covers.
+        Whether it was compared with files that it covers, see :func:`.check_sample`.
     """
 
     is_checked = False
@@ -136,6 +135,13 @@ class ColumnIndex:
             else:
                 places[item[0]] = place
         return Coverage(places, uncovered)
+
+    def footer(self, place: Place) -> bytes:
+        """Return the digest of the footer of a covered file."""
+        files = self.files(place)
+        again = self.manifest.body.restamped.get(files.paths[place.file])
+        return again.footer if again is not None and again.content == files.contents[place.file] \
+            else files.footers[place.file]
 
     def files(self, place: Place) -> FileTable:
         """Return the file table in which a place is."""
@@ -259,14 +265,10 @@ def _open_newest(folder: IndexFolder, kms: CachedKms | None) -> ColumnIndex | No
                               file=folder.manifest_path(versions[-1]), column=folder.column)
         return None
     known = _kept(folder, manifest.key)
-    if known is not None and known.manifest == manifest \
-            and (known.is_checked or manifest.material is not None or kms is None):
+    if known is not None and known.manifest == manifest:
         return known
     segments = {} if known is None else {one.info.id: one for one in known.segments}
     found = ColumnIndex(folder, manifest, segments)
-    if manifest.material is None and kms is not None:
-        check_is_unencrypted(folder, [path for path, *_ in found.places], kms)
-        found.is_checked = True
     _keep(found)
     return found
 

@@ -155,6 +155,11 @@ class FileTable:
         return self._table["content"].to_pylist()
 
     @cached_property
+    def footers(self) -> list[bytes]:
+        """Digest of the footer of each file, as it was indexed."""
+        return self._table["footer"].to_pylist()
+
+    @cached_property
     def schema_ids(self) -> list[int]:
         """Position of each file's schema in :attr:`schemas`."""
         return self._schemas.indices.to_pylist()

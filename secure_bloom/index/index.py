@@ -14,6 +14,7 @@ from secure_bloom.index import compaction
 from secure_bloom.index.building import BUDGET
 from secure_bloom.index.column_index import ColumnIndex, open_column, with_newest
 from secure_bloom.index.folder import IndexFolder, indexed_columns
+from secure_bloom.index.identity import check_sample
 from secure_bloom.index.inspection import IndexInfo, inspect_index
 from secure_bloom.index.integrity import SAMPLE, IndexVerification, verify_columns
 from secure_bloom.index.lookup import Lookup, look_up
@@ -156,13 +157,17 @@ class Index(Summarized):
             If the master key of the column is missing, denied or wrong.
         AuthenticationError, FormatError
             If the index was changed, or is damaged; with the name of the file.
+        UnsupportedError
+            If files have the column under another master key than the index.
         """
         if isinstance(values, Iterator):
             values = list(values)  # the lookup may be tried again
 
         def look_up_newest() -> Lookup:
             index = self.column(column)
-            return look_up(index, index.coverage(listing_for(self._table, index)), values)
+            coverage = index.coverage(listing_for(self._table, index))
+            check_sample(index, coverage.places.keys(), self._kms or NO_KEYS)
+            return look_up(index, coverage, values)
 
         return with_newest(look_up_newest)
 

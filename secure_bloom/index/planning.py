@@ -26,12 +26,15 @@ from secure_bloom.index.column_index import (
 )
 from secure_bloom.index.file_table import Stamp
 from secure_bloom.index.folder import indexed_columns
+from secure_bloom.index.identity import Identity, allowed_keys, check_sample
 from secure_bloom.index.lookup import located
 from secure_bloom.index.table import Table, listing_for
 from secure_bloom.keys.cache import cached
+from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.pruning.expressions import Alternatives
 from secure_bloom.pruning.predicates import Predicate
 from secure_bloom.pruning.value_list import ValueList
+from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.probes import ValueHashes, value_hashes
 from secure_bloom.storage.visibility import Check, table_of
@@ -100,17 +103,22 @@ class FolderIndexes:
         The indexed columns.
     files : sequence of str, optional
         Paths of the files to search. Default: all files below the folder.
+    opens_all : bool
+        Whether the reader opens all files, and compares them with :meth:`ListedIndexes.identity`.
     """
 
     def __init__(self, filesystem: pa_fs.FileSystem, folder: str, keys: Any, is_required: bool,
-                 columns: Collection[str], files: Sequence[str] | None = None):
+                 columns: Collection[str], files: Sequence[str] | None = None,
+                 opens_all: bool = False):
         self.table, self.folder = Table(filesystem, table_of(folder)), folder
         self.columns, self._is_required, self._files = columns, is_required, files
+        self.opens_all = opens_all
         self._kms = cached(keys) if hasattr(keys, "unwrap_key") else None
 
     @classmethod
     def find(cls, filesystem: pa_fs.FileSystem, folder: str, keys: Any, index: IndexUse,
-             files: Sequence[str] | None = None) -> FolderIndexes | None:
+             files: Sequence[str] | None = None,
+             opens_all: bool = False) -> FolderIndexes | None:
         """Return the indexes; None if there are none, or ``index`` is "off".
 
         Raises FileNotFoundError if there are none and ``index`` is "require".
@@ -123,7 +131,7 @@ class FolderIndexes:
             return None
         columns = indexed_columns(filesystem, table_of(folder))
         if columns:
-            return cls(filesystem, folder, keys, index == "require", columns, files)
+            return cls(filesystem, folder, keys, index == "require", columns, files, opens_all)
         if index == "require":
             raise FileNotFoundError(f"{table_of(folder)} has no index, but index is \"require\"")
         return None
@@ -133,9 +141,9 @@ class FolderIndexes:
         if len(self.columns) > 1:
             return ListedIndexes(self, self._listing(None, check))
         [column] = self.columns
-        if self.table.filesystem.type_name == "local" or self._trusts_generation(column):
+        if self.table.filesystem.type_name == "local" or self._has_generation(column):
             only = self.open(column)
-            listing = self._listing(only, check)
+            listing = self._listing(only if self._trusts_generation(only) else None, check)
         else:  # each of the two takes several requests
             with ThreadPoolExecutor(1) as pool:
                 listed = pool.submit(self._listing, None, check)
@@ -153,7 +161,12 @@ class FolderIndexes:
         return self.table.listing(self.folder, check) if index is None \
             else listing_for(self.table, index, self.folder, check)
 
-    def _trusts_generation(self, column: str) -> bool:
+    def _trusts_generation(self, index: ColumnIndex | None) -> bool:
+        # If all files must be checked, none that was added may be missed.
+        return index is not None and not self.opens_all \
+            and (index.manifest.material is not None or self._kms is None)
+
+    def _has_generation(self, column: str) -> bool:
         known = opened_before(self.table.filesystem, self.table.path, column)
         return known is not None and known.manifest.body.generation is not None
 
@@ -161,6 +174,20 @@ class FolderIndexes:
         """Open the newest version of the index of a column; None if it cannot be used."""
         return self.attempt(column, lambda: open_column(self.table.filesystem, self.table.path,
                                                         column, self._kms))
+
+    def check(self, index: ColumnIndex, coverage: Coverage) -> bool:
+        """Whether an index may be used, according to some of the files that it covers."""
+        if self.opens_all:
+            return True
+        def is_checked() -> bool:
+            check_sample(index, coverage.places.keys(), self._kms or NO_KEYS)
+            return True
+
+        return self.attempt(index.column, is_checked) or False
+
+    def identify(self, file: ParquetFile) -> Identity:
+        """Return what an open file shows, to compare with :meth:`ListedIndexes.identity`."""
+        return Identity.of(file, self.columns)
 
     def attempt(self, column: str, work: Callable[[], _Result]) -> _Result | None:
         """Return the result of a function; None if an index cannot be used.
@@ -187,8 +214,8 @@ class ListedIndexes:
                  opened: Iterable[ColumnIndex] = ()):
         self.indexes = indexes  #: for later scans, which list the files again
         self._listing = listing
-        self._opened: dict[str, tuple[ColumnIndex, Coverage] | None] = {
-            index.column: (index, index.coverage(listing)) for index in opened}
+        self._found = {index.column: index for index in opened}
+        self._opened: dict[str, tuple[ColumnIndex, Coverage] | None] = {}
 
     @property
     def columns(self) -> Collection[str]:
@@ -210,6 +237,20 @@ class ListedIndexes:
         relative = path.removeprefix(self.indexes.table.full_path(""))
         return [column for column, opened in self._opened.items()
                 if opened is not None and relative in opened[1].places]
+
+    def identity(self, path: str) -> Identity | None:
+        """Return what the opened indexes say of a file; None if they do not say the same."""
+        relative = path.removeprefix(self.indexes.table.full_path(""))
+        footers, keys = set(), []
+        for column, opened in self._opened.items():
+            if opened is not None and (place := opened[1].places.get(relative)) is not None:
+                footers.add(opened[0].footer(place))
+                keys.append((column, allowed_keys(opened[0])))
+        return Identity(footers.pop(), tuple(keys)) if len(footers) == 1 else None
+
+    def identify(self, file: ParquetFile) -> Identity:
+        """Return what an open file shows."""
+        return self.indexes.identify(file)
 
     @cached_property
     def known_files(self) -> KnownFiles:
@@ -282,8 +323,10 @@ class ListedIndexes:
         hits = self.indexes.attempt(column, lambda: index.find_hashes(hashes))
         if hits is None:
             return {}
+        segments = index.segments  # one without pairs has no value to compare
         answered = {one.segment for one in hits if not one.unanswered.size and (
-            is_comparable is None or is_comparable(index.segments[one.segment].column_type))}
+            is_comparable is None or not segments[one.segment].pairs
+            or is_comparable(segments[one.segment].column_type))}
         # Most files have no row groups: they share a tuple, not to have a list each.
         found: dict[str, Sequence[int]] = dict.fromkeys(coverage.places, ()) \
             if len(answered) == len(hits) else {
@@ -295,9 +338,11 @@ class ListedIndexes:
 
     def _open(self, column: str) -> tuple[ColumnIndex, Coverage] | None:
         if column not in self._opened:
-            index = self.indexes.open(column)
-            self._opened[column] = None if index is None \
-                else (index, index.coverage(self._listing))
+            index = self._found.get(column) or self.indexes.open(column)
+            coverage = None if index is None else index.coverage(self._listing)
+            self._opened[column] = None
+            if index is not None and coverage is not None and self.indexes.check(index, coverage):
+                self._opened[column] = index, coverage
         return self._opened[column]
 
 

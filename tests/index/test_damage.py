@@ -22,7 +22,7 @@ from secure_bloom.errors import (
     SecureBloomError,
     UnsupportedError,
 )
-from secure_bloom.index import Index, build, column_index, column_keys, folder, segment
+from secure_bloom.index import Index, build, column_index, folder, identity, segment
 from secure_bloom.index.file_table import Stamp
 from secure_bloom.index.folder import folder_name
 from secure_bloom.index.lookup import look_up
@@ -44,6 +44,7 @@ from tests.index.helpers import (
     segments_of,
     write,
 )
+from tests.index.planting import plant
 
 PROBES = ["v1", "v2", "v3", "absent"]
 VALUES = {"a.parquet": ["v1", "v2"], "b.parquet": ["v3"]}
@@ -487,12 +488,14 @@ def test_an_index_without_encryption_is_not_used_for_files_that_encrypt_the_colu
     Most files that it claims to cover do not exist.
     """
     table = make(tmp_path / "t")
-    planted = make(tmp_path / "other", None, {f"{number:02}.parquet": ["x"] for number in range(20)}
-                   | {name: ["x"] for name in VALUES})
-    shutil.rmtree(table / "_index")
-    shutil.copytree(planted / "_index", table / "_index")
+
+    def with_others(entries):
+        return [*entries, *(entries[0]._replace(path=f"{number}.parquet") for number in range(20))]
+
+    plant(table, "ssn", KMS, change=with_others)
     column_index._opened.clear()
-    Index.open(table, NO_KEYS).lookup("ssn", ["v1"])  # it is open then, but not checked
+    with pytest.raises(UnsupportedError, match="none of the files can be opened"):
+        Index.open(table, NO_KEYS).lookup("ssn", ["v1"])
     with pytest.raises(UnsupportedError, match="no encryption") as raised:
         Index.open(table, KMS).lookup("ssn", ["v1"])
     assert raised.value.column == "ssn" and raised.value.file.startswith(str(table))
@@ -505,31 +508,25 @@ def test_an_index_without_encryption_is_not_used_for_files_that_encrypt_the_colu
     assert Index.open(table, KMS).lookup("ssn", ["v1"]).num_files == 0
 
 
-def test_an_index_without_encryption_is_checked_with_any_file_that_can_be_opened(
-        tmp_path, monkeypatch):
-    """Also if none of the covered files that are tried first exists any more."""
-    monkeypatch.setattr(column_keys, "_TRIES", 0)
-    table = make(tmp_path / "t", None)
+def test_an_index_is_compared_with_few_files_once(table, monkeypatch):
     opened = files_opened_to_check_encryption(monkeypatch)
-    lookup(table)
-    assert len(opened) == 1
-    for path in table.glob("*.parquet"):
-        path.write_bytes(bytes(100))  # such files say nothing
-    lookup(table)
-    assert len(opened) == 1 + len(VALUES)
-    write(table / "b.parquet", ["v3"])
-    with pytest.raises(UnsupportedError, match="no encryption"):
-        lookup(table)
+    for number in range(8):
+        write(table / f"{number}.parquet", ["v4"], encryption=None)
+    index = Index.open(table, KMS)
+    index.update()
+    for _ in range(2):
+        index.lookup("ssn", ["v1"])
+    assert len(opened) == len(set(opened)) == 3
 
 
 def files_opened_to_check_encryption(monkeypatch):
-    opened, original = [], column_keys.ParquetFile
+    opened, original = [], identity.ParquetFile
 
     def open_file(source, kms):
         opened.append(source.name)
         return original(source, kms)
 
-    monkeypatch.setattr(column_keys, "ParquetFile", open_file)
+    monkeypatch.setattr(identity, "ParquetFile", open_file)
     return opened
 
 
@@ -545,7 +542,6 @@ def test_an_index_does_not_lead_to_files_outside_of_its_table(tmp_path, monkeypa
         context.setattr(Table, "listing", lambda *arguments: listing(*arguments)
                         | dict.fromkeys(paths, stamp))
         assert build(table, "ssn", KMS, encryption=None).indexed == len(VALUES) + len(paths)
-    monkeypatch.setattr(column_keys, "_TRIES", 100)
     for path in table.glob("*.parquet"):
         path.unlink()
     opened = files_opened_to_check_encryption(monkeypatch)

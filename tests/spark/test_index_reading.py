@@ -24,6 +24,7 @@ from secure_bloom.spark.options.row_filters import checked, to_json
 from secure_bloom.spark.reading import reader
 from secure_bloom.spark.reading.folder import Folder
 from secure_bloom.spark.reading.reader import SecureParquetReader
+from tests.index.planting import plant
 from tests.spark.helpers import read, uses_spark
 
 pytestmark = uses_spark
@@ -375,3 +376,16 @@ def test_what_the_index_skips_is_logged(folder, keyring, caplog):
     assert (planning["total_files"], planning["skipped_by_index_files"]) == ("5", "4")
     assert (task["total_row_groups"], task["skipped_by_index_row_groups"]) == ("4", "3")
     assert "ssn-215" not in caplog.text
+
+
+@pytest.mark.parametrize("column", ["ssn", "id"])
+@pytest.mark.parametrize("requirement", ["ssn", "pii: ssn"])
+def test_an_index_that_somebody_put_there_hides_no_rows(folder, keyring, column, requirement):
+    """Without encryption, with the real files, but none of their values and columns."""
+    lies = pa.schema([("id", pa.int64())]).serialize().to_pybytes()
+    plant(folder, column, keyring,
+          change=lambda entries: [one._replace(schema=lies) for one in entries])
+    for options in ({}, {"index": "require"}):
+        found = matching(folder, keyring, [("ssn", "=", "ssn-105")],
+                         **{"require.encryption": requirement}, **options)
+        assert [row["id"] for row in found] == [105]

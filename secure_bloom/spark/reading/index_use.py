@@ -15,6 +15,7 @@ from pyspark.sql.types import DataType
 
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.index.file_table import Stamp
+from secure_bloom.index.identity import Identity
 from secure_bloom.index.planning import FolderIndexes, KnownFile, ListedIndexes
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.spark.options.names import same_names
@@ -45,9 +46,9 @@ class TypedPredicate(NamedTuple):
         by_column: dict[tuple[str, ...], dict[str, Sequence[int]]] = {}
         for schema, paths in files:
             names = find_column(schema, self.predicate.path)
-            if names == ():
-                found |= dict.fromkeys(paths, ())  # all values are null
-            elif names is not None:
+            if names == ():  # only an index of the column may say that a file does not have it
+                names = self.predicate.path
+            if names is not None:
                 if names not in by_column:
                     by_column[names] = listed.select([[self.predicate.on(".".join(names))]],
                                                      is_comparable=self.is_comparable)
@@ -76,7 +77,8 @@ def selected_by_index(folder: Folder, files: list[DataFile], predicates: Iterabl
             raise UnsupportedError("option index is require, but only the folder of a table has an "
                                    "index", file=folder.path)
         return files
-    indexes = FolderIndexes.find(folder.filesystem, folder.path, folder.keys(), index)
+    indexes = FolderIndexes.find(folder.filesystem, folder.path, folder.keys(), index,
+                                 opens_all=opens_all)
     if indexes is None or not useful:
         return files
     table = indexes.table.path
@@ -88,8 +90,8 @@ def selected_by_index(folder: Folder, files: list[DataFile], predicates: Iterabl
     for predicate in useful:
         for path, groups in predicate.row_groups(listed, _by_schema(known)).items():
             found[path] = sorted(set(groups).intersection(found.get(path, groups)))
-    selected = (_selected(file, known[file.path], found[file.path]) if file.path in found else file
-                for file in files)
+    selected = (_selected(file, known[file.path], found[file.path], listed.identity(file.path))
+                if file.path in found else file for file in files)
     return [file for file in selected if opens_all or file.row_groups != ()]
 
 
@@ -118,6 +120,10 @@ def _by_schema(known: dict[str, KnownFile]) -> Iterable[tuple[pa.Schema, list[st
     return found.values()
 
 
-def _selected(file: DataFile, known: KnownFile, groups: Sequence[int]) -> DataFile:
+def _selected(file: DataFile, known: KnownFile, groups: Sequence[int],
+              identity: Identity | None) -> DataFile:
+    if identity is None:  # two indexes know different files
+        return file
     share = len(groups) / max(known.num_row_groups, 1)
-    return replace(file, row_groups=tuple(groups), read_bytes=int(file.size * share))
+    return replace(file, row_groups=tuple(groups), read_bytes=int(file.size * share),
+                   identity=identity)

@@ -121,7 +121,7 @@ class SecureParquetReader(DataSourceReader):
         """Return a file with the row groups that are to be read."""
         whole = FileRange(file, 0, file.size)
         with self._opened(whole, places) as opened:
-            after_index = whole.selected(opened.row_groups)
+            after_index = whole.selected(opened.row_groups, opened.file)
             pruned = self._prune(opened, after_index)
             size = sum(map(opened.file.footer.row_group_num_bytes, pruned.after_filters))
             looked = Looked(*map(tuple, (after_index, *pruned)))
@@ -193,7 +193,7 @@ class SecureParquetReader(DataSourceReader):
             file, names = opened.file, opened.names
             looked = part.file.looked
             if looked is None:
-                after_index = part.selected(opened.row_groups)
+                after_index = part.selected(opened.row_groups, opened.file)
                 pruned = self._prune(opened, after_index)
             else:
                 after_index, pruned = looked.within(opened.row_groups)

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from secure_bloom.index.identity import Identity
 from secure_bloom.parquet.footer import Footer
 from secure_bloom.pruning.row_groups import PruningResult
+from secure_bloom.reader import ParquetFile
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,8 @@ class DataFile:
 
     ``partition`` has the file's values of the partition columns, as text. ``row_groups`` are those
     to read at most, and ``read_bytes`` is about their size; None: all. ``looked`` is what the
-    driver found in the file, if it has looked.
+    driver found in the file, if it has looked. ``identity`` is that of the file of which an index
+    knows the row groups.
     """
 
     path: str
@@ -46,6 +49,7 @@ class DataFile:
     row_groups: tuple[int, ...] | None = None
     read_bytes: int | None = None
     looked: Looked | None = None
+    identity: Identity | None = None
 
     @property
     def num_bytes(self) -> int:
@@ -83,10 +87,12 @@ class FileRange:
                 found.append(number)
         return found
 
-    def selected(self, row_groups: list[int]) -> list[int]:
-        """Return those of some row groups that are to be read."""
-        own = self.file.row_groups
-        return row_groups if own is None else [group for group in row_groups if group in own]
+    def selected(self, row_groups: list[int], opened: ParquetFile) -> list[int]:
+        """Return those of some row groups of the open file that are to be read."""
+        own, identity = self.file.row_groups, self.file.identity
+        if own is None or identity is None or not identity.allows_file(opened):
+            return row_groups
+        return [group for group in row_groups if group in own]
 
 
 def divide(files: Iterable[DataFile], split_bytes: int, open_cost_bytes: int,

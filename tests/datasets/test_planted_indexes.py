@@ -1,0 +1,132 @@
+"""Whoever can write to a folder cannot make a reader miss a row by what is put into ``_index``."""
+
+import contextlib
+import warnings
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import secure_bloom
+from secure_bloom import EncryptionConfiguration, Policy
+from secure_bloom.errors import IndexWarning, SecureBloomError, UnsupportedError
+from secure_bloom.index import Index, column_index, update
+from secure_bloom.keys import InMemoryKms
+from tests.index.planting import plant
+
+KMS = InMemoryKms({name: name.encode().ljust(16) for name in ("footer", "pii", "other")})
+SSN, FILES = "00000003", 4
+POLICY = Policy(columns={"ssn": {"key": "pii"}}, footer_key="footer")
+REQUIREMENTS = [True, ["ssn"], {"ssn": "pii"}, POLICY]
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch):
+    """Files may be indexed as soon as they are written."""
+    monkeypatch.setattr(update, "_SETTLED_NS", 0)
+    column_index._opened.clear()
+
+
+@pytest.fixture
+def people(tmp_path):
+    folder = tmp_path / "people"
+    folder.mkdir()
+    for number in range(FILES):
+        write(folder / f"{number}.parquet", number)
+    return folder
+
+
+def write(path, number, keys=("pii", "other")):
+    rows = pa.table({"ssn": [f"{number:08}"], "city": ["Rome"]})
+    encryption = None if keys is None else \
+        EncryptionConfiguration("footer", {keys[0]: ["ssn"], keys[1]: ["city"]})
+    secure_bloom.write_table(rows, path, encryption=encryption,
+                             keys=KMS if keys else None)
+
+
+def by_read_table(folder, options):
+    return secure_bloom.read_table(folder, KMS, filters=[("ssn", "==", SSN)], **options).num_rows
+
+
+def by_dataset(folder, options):
+    people = secure_bloom.dataset(folder, KMS, **options)
+    return people.to_table(filter=pc.field("ssn") == SSN).num_rows
+
+
+def by_duckdb(folder, options):
+    people = secure_bloom.dataset(folder, KMS, **options)
+    with duckdb.connect() as connection:
+        connection.register("people", people)
+        return len(connection.sql(f"SELECT * FROM people WHERE ssn = '{SSN}'").fetchall())
+
+
+def by_find(folder, options):
+    return secure_bloom.find(folder, "ssn", [SSN], keys=KMS, **options).num_rows
+
+
+WAYS = [by_read_table, by_dataset, by_duckdb, by_find]
+
+
+def check_nothing_is_missed(folder, requirements=REQUIREMENTS, rows=1):
+    """With an index, there are as many rows as without; or an error if it is required."""
+    for requirement in requirements:
+        for way in WAYS:
+            for index in ("off", "auto", "require"):
+                refusals = [SecureBloomError] if index == "require" else []
+                options = {"index": index, "require_encryption": requirement}
+                column_index._opened.clear()
+                with warnings.catch_warnings(), contextlib.suppress(*refusals):
+                    warnings.simplefilter("ignore", IndexWarning)
+                    assert way(folder, options) == rows, (way, options)
+
+
+@pytest.mark.parametrize("over", [False, True])
+@pytest.mark.parametrize("master_key", [None, "other"])
+def test_an_index_under_another_key_than_the_column_is_not_used(people, master_key, over):
+    """Nor one without encryption; also in the place of a good one."""
+    if over:
+        secure_bloom.index.build(people, "ssn", KMS)
+    plant(people, "ssn", KMS, master_key)
+    check_nothing_is_missed(people, [None, *REQUIREMENTS])
+    with pytest.warns(IndexWarning, match="another master key"):
+        assert by_read_table(people, {}) == 1
+    with pytest.raises(UnsupportedError, match="another master key"):
+        by_read_table(people, {"index": "require"})
+    with pytest.raises(UnsupportedError, match="another master key"):
+        Index.open(people, KMS).lookup("ssn", [SSN])
+
+
+@pytest.mark.parametrize("master_key", [None, "other"])
+def test_files_of_an_attacker_do_not_vouch_for_an_index(people, master_key):
+    """They are where listings look, and where they do not."""
+    for number in range(10, 60):
+        write(people / f"{number}.parquet", number, ("other", "pii"))
+    (people / "_h").mkdir()
+    write(people / "_h" / "p.parquet", 9, None)
+
+    def with_hidden(entries):
+        return [*entries, entries[0]._replace(path="_h/p.parquet")]
+
+    plant(people, "ssn", KMS, master_key, change=with_hidden)
+    check_nothing_is_missed(people, [["ssn"]])
+
+
+def test_no_index_is_believed_which_files_there_are_if_all_must_be_encrypted(people):
+    """An exclusive one says so; it may be an old one, with the generation of its time."""
+    secure_bloom.write_dataset(pa.table({"ssn": ["00000077"], "city": ["Oslo"]}), people,
+                               encryption=EncryptionConfiguration(
+                                   "footer", {"pii": ["ssn"], "other": ["city"]}),
+                               keys=KMS, mode="append")
+    secure_bloom.index.build(people, "ssn", KMS, exclusive=True)
+    write(people / "late.parquet", int(SSN))
+    check_nothing_is_missed(people, rows=2)
+
+
+@pytest.mark.parametrize("master_key", [None, "other"])
+def test_an_index_of_one_column_cannot_say_that_files_lack_another(people, master_key):
+    column = "city"
+    lies = pa.schema([("city", pa.string())]).serialize().to_pybytes()
+    plant(people, column, KMS, master_key,
+          change=lambda entries: [one._replace(schema=lies) for one in entries])
+    check_nothing_is_missed(people)
