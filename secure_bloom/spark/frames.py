@@ -33,6 +33,7 @@ from secure_bloom.spark.options.options import (
     KEY_BITS,
     KEYRING,
     KMS,
+    OVERWRITE_MODE,
     PARTITION_BY,
     PLAINTEXT,
     PLAINTEXT_FOOTER,
@@ -68,6 +69,9 @@ def write(df: DataFrame, path: FilePath, *, mode: str, keys: Keyring | FilePath 
     if plaintext:
         made[PLAINTEXT] = "true"
     given = _with(made, options)
+    if mode == "overwrite" and OVERWRITE_MODE not in map(str.lower, given):
+        given[OVERWRITE_MODE] = df.sparkSession.conf.get(
+            "spark.sql.sources.partitionOverwriteMode", "static")
     chosen = native_job.write(df, str(path), given, mode == "overwrite", engine)
     if chosen.name == "python":
         df.write.format(FORMAT).options(**given).mode(_MODES[mode]).save(str(path))

@@ -34,6 +34,7 @@ from secure_bloom.spark.options.options import (
     MAX_ROWS_PER_FILE,
     NDV,
     OTHER_NAMES,
+    OVERWRITE_MODE,
     PARTITION_BY,
     POLICY,
     Options,
@@ -57,7 +58,8 @@ _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 _AS_OURS = {"spark.sql.parquet.writeLegacyFormat": ("false",),
             "spark.sql.parquet.datetimeRebaseModeInWrite": ("CORRECTED", "EXCEPTION")}
 _POSSIBLE = frozenset(("path", KEYRING, KMS, POLICY, *ENCRYPTION, ENABLED, FPP, NDV, FILTER_BYTES,
-                       BLOOM_FILTERS, ANALYSED, PARTITION_BY, "compression", MAX_ROWS_PER_FILE))
+                       BLOOM_FILTERS, ANALYSED, PARTITION_BY, OVERWRITE_MODE, "compression",
+                       MAX_ROWS_PER_FILE))
 _COMPRESSIONS = {"lz4": "lz4_raw"}  # where Spark's name differs
 _FILES = "native"  # folder below the staging folder of the job, to which Spark writes
 

@@ -57,6 +57,28 @@ except Exception as error:
     assert "column ssn: it would be written in plaintext" in str(error), error
 else:
     raise AssertionError("the policy of the session was not enforced")
+
+def days(**options):
+    spark.range(4).selectExpr("id", "id % 2 day").write.format("secure_parquet").options(
+        plaintext="true", partition_by="day", **options).mode("overwrite").save(folder + "-days")
+
+def refused(write, message):
+    try:
+        write()
+    except Exception as error:
+        assert message in str(error), error
+    else:
+        raise AssertionError("the folder was replaced")
+
+spark.conf.unset("spark.datasource.secure_parquet.policy")
+secure_bloom.spark.register(spark)
+refused(days, "Spark Connect does not tell")  # perhaps the session is in dynamic mode
+days(partitionOverwriteMode="static")
+spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+refused(lambda: secure_bloom.spark.write(
+    spark.range(2).selectExpr("id", "id day"), folder + "-days", mode="overwrite", plaintext=True,
+    partition_by="day"), "dynamic overwrite is not supported")
+assert secure_bloom.spark.read(spark, folder + "-days").count() == 4
 result = secure_bloom.spark.attach(spark, folder, {"id": True}, keyring=keyring)
 assert len(result.changed) == 2 and not result.failed, result
 spark.stop()

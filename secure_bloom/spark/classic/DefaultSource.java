@@ -45,7 +45,7 @@ public final class DefaultSource extends PythonDataSourceV2 implements SessionCo
     Table table = super.getTable(schema, partitioning, properties);
     String provider = (String) properties.get(TableCatalog.PROP_PROVIDER);
     if (!NAME.equalsIgnoreCase(provider)) {
-      return table; // of load() or save(), whose options Spark passes itself
+      return new PathTable(table); // of load() or save(), whose options Spark passes itself
     }
     if (partitioning.length > 0) {
       throw new IllegalArgumentException("PARTITIONED BY, CLUSTERED BY and CLUSTER BY do not reach "
@@ -85,6 +85,35 @@ public final class DefaultSource extends PythonDataSourceV2 implements SessionCo
   }
 }
 
+/** A folder; the writer is told how the session overwrites partitions. */
+final class PathTable implements SupportsRead, SupportsWrite {
+  private final Table table;
+
+  PathTable(Table table) {
+    this.table = table;
+  }
+
+  public String name() {
+    return table.name();
+  }
+
+  public StructType schema() {
+    return table.schema();
+  }
+
+  public Set capabilities() {
+    return table.capabilities();
+  }
+
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    return ((SupportsRead) table).newScanBuilder(options);
+  }
+
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    return ((SupportsWrite) table).newWriteBuilder(WriteInfo.withSession(info, info.options()));
+  }
+}
+
 final class CatalogTable implements SupportsRead, SupportsWrite {
   private final Table table;
   private final Map options;
@@ -121,7 +150,7 @@ final class CatalogTable implements SupportsRead, SupportsWrite {
     Map merged = new HashMap(merged(info.options()));
     merged.put("of_table", "true"); // so some may be for reading only
     SupportsWrite writing = (SupportsWrite) DefaultSource.pythonTable(schema());
-    return writing.newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(merged)));
+    return writing.newWriteBuilder(WriteInfo.withSession(info, merged));
   }
 
   /** The options of the table, and those of one query, which win. */
@@ -141,8 +170,21 @@ final class CatalogTable implements SupportsRead, SupportsWrite {
 }
 
 final class WriteInfo implements LogicalWriteInfo {
+  private static final String OVERWRITE = "partitionOverwriteMode";
   private final LogicalWriteInfo info;
   private final CaseInsensitiveStringMap options;
+
+  /** With some options, and with the setting of the session unless they have it. */
+  static WriteInfo withSession(LogicalWriteInfo info, Map options) {
+    Map merged = new HashMap();
+    merged.put(OVERWRITE.toLowerCase(Locale.ROOT),
+        SQLConf.get().getConfString("spark.sql.sources." + OVERWRITE, "static"));
+    for (Iterator i = options.entrySet().iterator(); i.hasNext();) {
+      Map.Entry entry = (Map.Entry) i.next();
+      merged.put(((String) entry.getKey()).toLowerCase(Locale.ROOT), entry.getValue());
+    }
+    return new WriteInfo(info, new CaseInsensitiveStringMap(merged));
+  }
 
   WriteInfo(LogicalWriteInfo info, CaseInsensitiveStringMap options) {
     this.info = info;

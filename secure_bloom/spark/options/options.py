@@ -49,6 +49,7 @@ ON_MISSING_KEY = "on.missing.key"
 INDEX = "index"
 INDEX_COLUMNS = "index_columns"
 PARTITION_BY = "partition_by"
+OVERWRITE_MODE = "partitionoverwritemode"  #: Spark's; DefaultSource.java adds the session's
 ROW_GROUP_SIZE = "row_group_size"
 MAX_ROWS_PER_FILE = "max_rows_per_file"
 MAX_BYTES_PER_FILE = "max_bytes_per_file"
@@ -70,8 +71,8 @@ OTHER_NAMES = {
 }
 
 _KNOWN = ("path", KEYRING, KMS, POLICY, PLAINTEXT, *ENCRYPTION, ENABLED, FPP, MAX_BYTES,
-          BLOOM_FILTERS, INDEX_COLUMNS, PARTITION_BY, ROW_GROUP_SIZE, MAX_ROWS_PER_FILE,
-          MAX_BYTES_PER_FILE, *WRITER, *OTHER_NAMES, ANALYSED)
+          BLOOM_FILTERS, INDEX_COLUMNS, PARTITION_BY, OVERWRITE_MODE, ROW_GROUP_SIZE,
+          MAX_ROWS_PER_FILE, MAX_BYTES_PER_FILE, *WRITER, *OTHER_NAMES, ANALYSED)
 _KNOWN_FOR_COLUMN = (ENABLED, FPP, NDV)
 _ONLY_READING = ("columns", "mergeschema", "split_bytes", "open_cost_bytes", "min_partitions",
                  "filters", "single_use", "allfiles", REQUIRE_ENCRYPTION,

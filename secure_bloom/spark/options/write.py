@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from secure_bloom.encryption import EncryptionConfiguration
+from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys import KeyEncryptionKeys
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.master_key_check import MasterKeyCheck
@@ -25,6 +26,7 @@ from secure_bloom.spark.options.options import (
     INDEX_COLUMNS,
     MAX_BYTES_PER_FILE,
     MAX_ROWS_PER_FILE,
+    OVERWRITE_MODE,
     PARTITION_BY,
     ROW_GROUP_SIZE,
     UNIFORM_KEY,
@@ -56,6 +58,9 @@ class WriteOptions:
         column has no encryption.
     partition_by : tuple of str
         Top-level columns whose values become folders.
+    overwrite_mode : str
+        "static" if an overwrite is to replace the whole folder, "dynamic" if only the partitions
+        that it writes, "" if that is not known.
     row_group_size : int
         Rows in a row group, at most.
     max_rows_per_file, max_bytes_per_file : int or None
@@ -70,10 +75,23 @@ class WriteOptions:
     bloom_filters: dict[str, BloomFilterOptions] = field(default_factory=dict)
     index_columns: dict[str, str | None] = field(default_factory=dict)
     partition_by: tuple[str, ...] = ()
+    overwrite_mode: str = ""
     row_group_size: int = DEFAULT_ROW_GROUP_ROWS
     max_rows_per_file: int | None = None
     max_bytes_per_file: int | None = None
     writer: dict[str, Any] = field(default_factory=lambda: AS_SPARK | {"compression": "snappy"})
+
+    def check_overwrite(self, folder: str) -> None:
+        """Raise UnsupportedError if an overwrite of a folder may be meant for some partitions."""
+        if not self.partition_by or self.overwrite_mode == "static":
+            return
+        setting = "option partitionOverwriteMode"
+        what = "dynamic overwrite is not supported: the overwrite would replace the whole folder" \
+            if self.overwrite_mode else "Spark Connect does not tell the data source whether " \
+            "spark.sql.sources.partitionOverwriteMode is dynamic, which is not supported"
+        raise UnsupportedError(f"{what}, not only the partitions that are written. To replace the "
+                               f"whole folder, set {setting} to static; to replace partitions, "
+                               "overwrite the folder of each one", file=folder)
 
     def key_encryption_keys(self) -> KeyEncryptionKeys | None:
         """Return the keys with which tasks wrap their data keys; None if tasks use the KMS."""
@@ -130,6 +148,7 @@ def parse_write_options(options: Options, schema: pa.Schema,
         check_partition_policy(policy.policy, partition_by)
     return WriteOptions(
         kms=kms_uri(options), encryption=encryption, policy=given, partition_by=partition_by,
+        overwrite_mode=options.choice(OVERWRITE_MODE, ("", "static", "dynamic")),
         bloom_filters=parse_bloom_filters(options, in_files, policy),
         index_columns=_index_columns(options, in_files, encryption),
         row_group_size=options.number(ROW_GROUP_SIZE, DEFAULT_ROW_GROUP_ROWS,

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.spark.options.options import Options
+from secure_bloom.spark.options.options import OVERWRITE_MODE, Options
 from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.writing.writer import SecureParquetWriter, TaskCommit, task_context
 from secure_bloom.storage.batches import Batch
@@ -45,7 +45,8 @@ class SecureParquetStreamWriter(DataSourceStreamArrowWriter):
     """
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool):
-        self._writer = SecureParquetWriter(options.without(_SPARK_OPTIONS), schema, overwrite)
+        options = Options({OVERWRITE_MODE: "static", **options.without(_SPARK_OPTIONS)})
+        self._writer = SecureParquetWriter(options, schema, overwrite)
 
     @plain_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StreamTaskCommit:

@@ -75,6 +75,8 @@ class SecureParquetWriter(DataSourceArrowWriter):
             analysed = parse_analysed(options)
             metadata = analysed.with_metadata(field_metadata(schema))
             self._options = parse_write_options(options, self._row_schema, metadata, path)
+        if overwrite:
+            self._options.check_overwrite(path)
         self._is_new = analysed.is_new
         partition_by = self._options.partition_by
         check_partition_types(schema, partition_by)
