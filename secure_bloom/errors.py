@@ -198,6 +198,10 @@ class IndexWarning(UserWarning):
     """An index of a data set is damaged, so that files are searched without it."""
 
 
+class PolicyWarning(UserWarning):
+    """A rule of a policy matches no column of what is written, so its name may be misspelt."""
+
+
 class MissingKeyWarning(UserWarning):
     """Columns are read as nulls, because the reader does not have their keys and asked for that."""
 

@@ -43,7 +43,13 @@ from secure_bloom.parquet.footer import Footer, split_tail
 from secure_bloom.parquet.invocations import count_invocations
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.policy.policy import Policy
-from secure_bloom.policy.writing import check_encryption, policy_for, with_policy
+from secure_bloom.policy.slips import warn_of_unused_rules
+from secure_bloom.policy.writing import (
+    check_encryption,
+    check_plaintext_argument,
+    policy_for,
+    with_policy,
+)
 from secure_bloom.sbbf.options import BloomFilters
 from secure_bloom.storage.files import (
     FilePath,
@@ -67,9 +73,10 @@ HashObserver: TypeAlias = Callable[[int, LeafColumn, np.ndarray | None], None]
 
 def write_table(data: ArrowData, where: FileTarget, *, bloom_filters: BloomFilters = None,
                 encryption: Encryption | None = None, keys: WritingKms = None,
-                policy: Policy | FilePath | None = None, row_group_size: int | None = None,
-                filesystem: pa_fs.FileSystem | None = None, kms: WritingKms = None,
-                durable: bool = True, **writer_options: Unpack[WriterOptions]) -> None:
+                policy: Policy | FilePath | None = None, plaintext: bool = False,
+                row_group_size: int | None = None, filesystem: pa_fs.FileSystem | None = None,
+                kms: WritingKms = None, durable: bool = True,
+                **writer_options: Unpack[WriterOptions]) -> None:
     """Write a table, data frame, query or stream to a Parquet file with Bloom filters.
 
     Parameters
@@ -97,6 +104,9 @@ def write_table(data: ArrowData, where: FileTarget, *, bloom_filters: BloomFilte
         Which columns must be encrypted; see ``docs/policy.md``. Without ``encryption``, the policy
         makes it; otherwise ``encryption`` may add to the policy. The policy's filters are added for
         columns that ``bloom_filters`` does not name.
+    plaintext : bool
+        Write without encryption. If a policy is given, and would not encrypt any column, the write
+        is refused unless this is set, or rules of the policy allow plaintext for every column.
     row_group_size : int, optional
         Rows per row group; default as in pyarrow: at most 1,048,576. A row group of a stream also
         ends at 128 MiB of Arrow data.
@@ -117,8 +127,8 @@ def write_table(data: ArrowData, where: FileTarget, *, bloom_filters: BloomFilte
         column is masked because its key was missing when it was read. Raised before anything is
         written.
     PolicyError
-        If the policy is not valid, or the file would not meet it. Raised before anything is
-        written.
+        If the policy is not valid, or the file would not meet it; or if no column would be
+        encrypted, and plaintext was not asked for. Raised before anything is written.
     KeyRetrievalError
         If a master key cannot be used.
     TypeError
@@ -135,7 +145,8 @@ def write_table(data: ArrowData, where: FileTarget, *, bloom_filters: BloomFilte
             data = stack.enter_context(open_stream(data))
         writer = stack.enter_context(ParquetWriter(
             where, data.schema, bloom_filters=bloom_filters, encryption=encryption, keys=keys,
-            policy=policy, filesystem=filesystem, kms=kms, durable=durable, **writer_options))
+            policy=policy, plaintext=plaintext, filesystem=filesystem, kms=kms, durable=durable,
+            **writer_options))
         writer.write_table(data, row_group_size)
 
 
@@ -170,6 +181,9 @@ class ParquetWriter(Summarized):
         Which columns must be encrypted; see ``docs/policy.md``. Without ``encryption``, the policy
         makes it; otherwise ``encryption`` may add to the policy. The policy's filters are added for
         columns that ``bloom_filters`` does not name.
+    plaintext : bool
+        Write without encryption. If a policy is given, and would not encrypt any column, the write
+        is refused unless this is set, or rules of the policy allow plaintext for every column.
     filesystem : pyarrow.fs.FileSystem, optional
         Filesystem of ``where`` if that is a path; default: local, or by URI.
     kms
@@ -192,8 +206,8 @@ class ParquetWriter(Summarized):
         column is masked because its key was missing when it was read. Raised before anything is
         written.
     PolicyError
-        If the policy is not valid, or the file would not meet it. Raised before anything is
-        written.
+        If the policy is not valid, or the file would not meet it; or if no column would be
+        encrypted, and plaintext was not asked for. Raised before anything is written.
     """
 
     _writer: pq.ParquetWriter | None = None
@@ -202,13 +216,14 @@ class ParquetWriter(Summarized):
 
     def __init__(self, where: FileTarget, schema: pa.Schema, *, bloom_filters: BloomFilters = None,
                  encryption: Encryption | None = None, keys: WritingKms = None,
-                 policy: Policy | FilePath | None = None,
+                 policy: Policy | FilePath | None = None, plaintext: bool = False,
                  filesystem: pa_fs.FileSystem | None = None, kms: WritingKms = None,
                  durable: bool = True, **writer_options: Unpack[WriterOptions]):
         self._filters: list[dict[int, int]] = []  # by row group: column ordinal -> number in store
         self._name = str(where) if is_path(where) else f"a {type(where).__name__}"
         self._store = FilterStore()
         check_options(writer_options)
+        check_plaintext_argument(encryption, plaintext=plaintext)
         self.schema = schema
         with error_location(file=self._name):
             check_writable(schema)
@@ -217,8 +232,10 @@ class ParquetWriter(Summarized):
         with error_location(file=self._name):
             rules = policy_for(policy, where, filesystem)
             if rules is not None:
-                bloom_filters, encryption = with_policy(rules, bloom_filters, encryption, leaves)
-                keys, kms = (None, None) if encryption is None else (keys, kms)
+                bloom_filters, encryption = with_policy(rules, bloom_filters, encryption, leaves,
+                                                        plaintext=plaintext)
+            if encryption is None and (plaintext or rules is not None):
+                keys = kms = None
         self._leaves = leaves
         self._plan = plan_filters(schema, leaves, bloom_filters)
         self._observer: HashObserver | None = None
@@ -226,6 +243,7 @@ class ParquetWriter(Summarized):
         if rules is not None:
             with error_location(file=self._name):
                 check_encryption(rules, self._asked, leaves)
+            warn_of_unused_rules(rules, leaves, self._name)
         self._encryption = file_encryption(self._asked, keys, kms)
         self._material_place = self._place_of_material(where, filesystem)
         self._output = open_output(where, filesystem, durable=durable)

@@ -16,8 +16,8 @@ def test_examples(tmp_path):
     finished = run_examples(TEXT, tmp_path)
     outputs = [done.stdout for done in finished]
     shown = re.findall(r"```text\n(.*?)```", TEXT, re.DOTALL)
-    assert shown == outputs[1:3]
-    assert "name True crm" in outputs[3] and "note False None" in outputs[3]
+    assert shown == outputs[1:4]
+    assert "name True crm" in outputs[4] and "note False None" in outputs[4]
 
 
 def test_the_policies_are_valid():

@@ -23,6 +23,10 @@ from secure_bloom.keys.retrieval import ExplicitKeys
 from secure_bloom.keys.wrapping import KeyEncryptionKeys, WritingKms
 from secure_bloom.parquet.footer import Footer
 
+KEYS_WITHOUT_USE = ("keys need an EncryptionConfiguration or a policy, but none was given: what is "
+                    "written would not be encrypted with these keys; to write plaintext, pass "
+                    "plaintext=True")
+
 
 class FileEncryption:
     """The encryption of one written file. This base class: no encryption, or explicit keys.
@@ -57,8 +61,7 @@ def file_encryption(encryption: Encryption | None, keys: WritingKms = None,
         raise TypeError("encryption must be an EncryptionConfiguration or a UniformKey, "
                         f"not {type(encryption).__name__}")
     if keys is not None or kms is not None:
-        raise TypeError("keys need an EncryptionConfiguration, but none was given; the file would "
-                        "not be encrypted with these keys")
+        raise TypeError(KEYS_WITHOUT_USE)
     if encryption is None:
         return FileEncryption()
     properties = pe.create_encryption_properties(

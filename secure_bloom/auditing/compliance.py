@@ -15,8 +15,10 @@ from secure_bloom.keys.retrieval import Keys
 from secure_bloom.parquet.footer import encryption_algorithm, read_footer
 from secure_bloom.policy.policy import Policy, as_policy
 from secure_bloom.policy.reading import UNKNOWN_KEY, Violation, violations
+from secure_bloom.policy.slips import RuleUsage
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import FilePath, Source, resolve
+from secure_bloom.storage.hive_partitioning import partition_values
 from secure_bloom.storage.many_files import each_file
 from secure_bloom.storage.table_formats import is_deletion_vector, without_iceberg_metadata
 from secure_bloom.storage.versions import until_unchanged
@@ -48,27 +50,29 @@ class FileCompliance(Summarized):
 
 def check_files(path: FilePath, policy: Policy | FilePath, keys: Keys = None, *,
                 filesystem: pa_fs.FileSystem | None = None, files_at_once: int | None = None,
-                advance: Callable[[float], None] | None = None) -> list[FileCompliance]:
+                advance: Callable[[float], None] | None = None,
+                usage: RuleUsage | None = None) -> list[FileCompliance]:
     """Check whether a Parquet file, or the files of a folder, meet a policy.
 
     Arguments and errors are those of :func:`.audit.audit`. Without keys, the names of master keys
-    are those that files claim.
+    are those that files claim. Files whose columns are known are added to ``usage``.
     """
     rules = as_policy(policy)
     assert rules is not None
+    usage = RuleUsage() if usage is None else usage
     filesystem, path = resolve(path, filesystem)
     paths = [one for one in without_iceberg_metadata(parquet_files(filesystem, path))
              if not is_deletion_vector(one)]
     shared = shared_keys(keys)
-    found = dict(each_file(lambda path: _checked(filesystem, path, shared, rules), paths,
+    found = dict(each_file(lambda path: _checked(filesystem, path, shared, rules, usage), paths,
                            files_at_once, advance))
     return [found[path] for path in paths]
 
 
-def _checked(filesystem: pa_fs.FileSystem, path: str, keys: Keys,
-             policy: Policy) -> FileCompliance:
+def _checked(filesystem: pa_fs.FileSystem, path: str, keys: Keys, policy: Policy,
+             usage: RuleUsage) -> FileCompliance:
     try:
-        return until_unchanged(lambda: _one_version(filesystem, path, keys, policy))
+        return until_unchanged(lambda: _one_version(filesystem, path, keys, policy, usage))
     except (*KMS_FAULTS, PolicyError):
         raise
     except (SecureBloomError, OSError) as error:
@@ -77,12 +81,14 @@ def _checked(filesystem: pa_fs.FileSystem, path: str, keys: Keys,
                               missing_keys=isinstance(error, KeyRetrievalError))
 
 
-def _one_version(filesystem: pa_fs.FileSystem, path: str, keys: Keys,
-                 policy: Policy) -> FileCompliance:
+def _one_version(filesystem: pa_fs.FileSystem, path: str, keys: Keys, policy: Policy,
+                 usage: RuleUsage) -> FileCompliance:
     source = Source(path, filesystem)
     try:
         with source.one_version(), _opened(source, keys) as file:
-            found = violations(policy.for_path(file.path), file.footer)
+            rules = policy.for_path(file.path)
+            found = violations(rules, file.footer)
+            usage.add(rules, file.columns, partition_values(path))
     finally:
         source.file.close()
     unknown = [violation.message if violation.column is None
@@ -104,7 +110,8 @@ def _opened(source: Source, keys: Keys) -> ParquetFile:
         return ParquetFile(source, NO_KEYS)
 
 
-def to_dict(path: str, files: list[FileCompliance]) -> dict[str, Any]:
+def to_dict(path: str, files: list[FileCompliance], unused_rules: list[str]) -> dict[str, Any]:
     """Return the result as a dictionary for JSON."""
     return {"path": path, "ok": not any(file.violations for file in files),
+            "unused_rules": unused_rules,
             "files": [asdict(file) for file in files]}

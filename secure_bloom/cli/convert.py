@@ -14,7 +14,8 @@ from secure_bloom.cli.csv_file import CsvFile
 from secure_bloom.encryption_requirement import RequireEncryption
 from secure_bloom.errors import AuthenticationError, UnsupportedError, error_location
 from secure_bloom.policy.policy import Policy
-from secure_bloom.policy.writing import check_encryption, policy_encryption, policy_for
+from secure_bloom.policy.slips import warn_of_unused_rules
+from secure_bloom.policy.writing import check_encryption, policy_for, with_policy
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import check_absent, open_output, resolve
 from secure_bloom.writer import DEFAULT_ROW_GROUP_ROWS, ParquetWriter
@@ -22,16 +23,18 @@ from secure_bloom.writer import DEFAULT_ROW_GROUP_ROWS, ParquetWriter
 if TYPE_CHECKING:
     from secure_bloom.encryption import Encryption
     from secure_bloom.keys.wrapping import WritingKms
+    from secure_bloom.sbbf.options import BloomFilters
 
 MAX_ROW_GROUP_BYTES = 512 * 1024 * 1024  # of Arrow data: bounds memory, whatever the size of a row
 
 
 def convert_file(source: str, target: str, *, overwrite: bool = False,
                  row_group_size: int | None = None, text_columns: Iterable[str] = (),
-                 delimiter: str = ",", allow_plaintext: bool = False,
+                 delimiter: str = ",", plaintext: bool = False,
                  advance: Callable[[float], None] = lambda fraction: None, kms: WritingKms = None,
-                 encryption: Encryption | None = None, policy: Policy | str | None = None,
-                 require_encryption: RequireEncryption = None, **writer: Any) -> None:
+                 bloom_filters: BloomFilters = None, encryption: Encryption | None = None,
+                 policy: Policy | str | None = None, require_encryption: RequireEncryption = None,
+                 **writer: Any) -> None:
     """Copy the rows of a file into a Parquet file.
 
     Parameters
@@ -46,8 +49,8 @@ def convert_file(source: str, target: str, *, overwrite: bool = False,
         Rows per row group. Default: as in a Parquet source, otherwise 1,048,576.
     text_columns, delimiter
         For a CSV file; see :class:`secure_bloom.cli.csv_file.CsvFile`.
-    allow_plaintext : bool
-        Whether the target of an encrypted source may be unencrypted.
+    plaintext : bool
+        Whether the target is to be written without encryption.
     advance : callable
         Called with the completed fraction, 0 to 1.
     kms : KmsClient, optional
@@ -55,9 +58,9 @@ def convert_file(source: str, target: str, *, overwrite: bool = False,
     require_encryption : optional
         For the source, as in :class:`secure_bloom.ParquetFile`.
     policy : Policy or path, optional
-        For the target. Without ``encryption``, it makes the encryption, unless ``allow_plaintext``
-        is set.
-    encryption, **writer
+        For the target. Without ``encryption``, it makes the encryption, unless ``plaintext`` is
+        set.
+    bloom_filters, encryption, **writer
         Arguments of :class:`secure_bloom.ParquetWriter`.
 
     Raises
@@ -65,7 +68,8 @@ def convert_file(source: str, target: str, *, overwrite: bool = False,
     FileExistsError
         If the target exists, or is created meanwhile, and ``overwrite`` is false.
     PolicyError
-        If the target would not meet the policy.
+        If the target would not meet the policy; or if no column would be encrypted by it, and
+        plaintext was not asked for.
     """
     rules = policy_for(policy, target)
     check_target = None if overwrite else lambda: check_absent(*resolve(target))
@@ -73,15 +77,17 @@ def convert_file(source: str, target: str, *, overwrite: bool = False,
         check_target()
 
     def options(schema: pa.Schema) -> dict[str, Any]:
-        chosen = encryption if rules is None else _by_policy(rules, encryption, schema, target,
-                                                             plaintext=allow_plaintext)
-        return {**writer, "policy": rules, "encryption": chosen,
+        filters, chosen = bloom_filters, encryption
+        if rules is not None:
+            filters, chosen = _by_policy(rules, filters, chosen, schema, target,
+                                         plaintext=plaintext)
+        return {**writer, "bloom_filters": filters, "encryption": chosen,
                 "kms": None if chosen is None else kms}
 
     if is_parquet(source):
         with ParquetFile(source, kms, require_encryption=require_encryption) as file:
             chosen = options(file.schema)
-            if file.footer.is_encrypted and chosen["encryption"] is None and not allow_plaintext:
+            if file.footer.is_encrypted and chosen["encryption"] is None and not plaintext:
                 raise UnsupportedError("the source is encrypted, but the target would not be; "
                                        "specify encryption, or plaintext", file=file.name)
             tables = _counted(file.iter_tables(), file.num_rows, advance)
@@ -95,15 +101,17 @@ def convert_file(source: str, target: str, *, overwrite: bool = False,
     _write(target, csv.schema, tables, None, options(csv.schema), check_target)
 
 
-def _by_policy(policy: Policy, encryption: Encryption | None, schema: pa.Schema, target: str, *,
-               plaintext: bool) -> Encryption | None:
-    """Return the encryption of the target, which meets the policy."""
+def _by_policy(policy: Policy, bloom_filters: BloomFilters, encryption: Encryption | None,
+               schema: pa.Schema, target: str, *,
+               plaintext: bool) -> tuple[BloomFilters, Encryption | None]:
+    """Return the filters and the encryption of the target, which meets the policy."""
     leaves = parquet_leaves(schema)
     with error_location(file=target):
-        if encryption is None and not plaintext:
-            encryption = policy_encryption(policy, policy.of_leaves(leaves))
+        bloom_filters, encryption = with_policy(policy, bloom_filters, encryption, leaves,
+                                                plaintext=plaintext)
         check_encryption(policy, resolve_columns(encryption, leaves), leaves)
-    return encryption
+    warn_of_unused_rules(policy, leaves, target)
+    return bloom_filters, encryption
 
 
 def is_parquet(path: str) -> bool:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import base64
 import binascii
 import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import click
 
-from secure_bloom.cli.shared import ask_passphrase, echo, json_option, open_keyring, print_json
+from secure_bloom.cli.shared import (
+    ask_passphrase,
+    echo,
+    json_option,
+    open_keyring,
+    print_json,
+    warnings_shown,
+)
 
 _FILE = click.argument("file", type=click.Path(dir_okay=False))
 _NAME = click.argument("name")
@@ -35,7 +39,7 @@ def keyring() -> None:
 def keyring_create(file: str, passphrase: bool) -> None:
     """Create an empty keyring."""
     from secure_bloom.keys import Keyring
-    with _warnings_shown():
+    with warnings_shown():
         Keyring.create(file, ask_passphrase(file, new=True) if passphrase else None)
     click.echo(f"created {file}; keep a backup: without its keys, data is lost", err=True)
 
@@ -109,7 +113,7 @@ def keyring_subset(file: str, new_file: str, names: tuple[str, ...],
     """Create NEWFILE with some of the keys, for readers of only the data that they encrypt."""
     opened = open_keyring(file)
     is_sealed = opened.has_passphrase if passphrase is None else passphrase
-    with _warnings_shown():
+    with warnings_shown():
         created = opened.subset(new_file, names, passphrase=(
             lambda: ask_passphrase(new_file, new=True)) if is_sealed else None)
     echo(f"created {new_file} with {', '.join(created.names())}", err=True)
@@ -155,19 +159,9 @@ def keyring_export(file: str, name: str, form: str, target: str) -> None:
 def keyring_passphrase(file: str, remove: bool) -> None:
     """Set, change or remove the passphrase of a keyring."""
     opened = open_keyring(file)
-    with _warnings_shown():
+    with warnings_shown():
         opened.set_passphrase(None if remove else ask_passphrase(file, new=True))
     click.echo(f"{file} has {'no' if remove else 'a new'} passphrase", err=True)
-
-
-@contextmanager
-def _warnings_shown() -> Iterator[None]:
-    """Show warnings in this program's style, without the source line that issued them."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    for warning in caught:
-        echo(f"secure-bloom: warning: {warning.message}", err=True)
 
 
 def _input(source: str, form: str) -> bytes:

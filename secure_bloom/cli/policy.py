@@ -11,6 +11,7 @@ from secure_bloom.cli.shared import (
     BAD,
     KEY,
     UNREADABLE,
+    UNUSED_RULES,
     Command,
     echo,
     jobs_option,
@@ -62,7 +63,8 @@ def check(ctx: click.Context, policy_file: str, path: str, is_schema: bool, at: 
     checked for whether POLICY alone can encrypt a file with it.
 
     Exit code 0: everything meets the policy; 1: something does not; 4: not everything was checked,
-    for lack of a key; 3: some files could not be read; 2: POLICY is not valid, or other errors.
+    for lack of a key; 3: some files could not be read; 6: rules of POLICY match no column of any
+    file, so they may be misspelt; 2: POLICY is not valid, or other errors.
     """
     if is_schema or _is_arrow(path):
         _check_schema(ctx, policy_file, path, at, kms, as_json)
@@ -70,13 +72,20 @@ def check(ctx: click.Context, policy_file: str, path: str, is_schema: bool, at: 
     if at is not None:
         raise click.UsageError("--at is for schemas")
     from secure_bloom.auditing.compliance import check_files, to_dict
+    from secure_bloom.policy import Policy
+    from secure_bloom.policy.slips import RuleUsage
+    from secure_bloom.storage.files import resolve
+    rules, usage = Policy.read(policy_file), RuleUsage()
     with progress(f"checking {Path(path).name}") as advance:
-        files = check_files(path, policy_file, kms, files_at_once=jobs, advance=advance)
+        files = check_files(path, rules, kms, files_at_once=jobs, advance=advance, usage=usage)
+    own_path = resolve(path)[1]
+    is_one_file = [file.file for file in files] == [own_path]  # others have their own rules
+    unused = usage.unused(rules.for_path(own_path) if is_one_file else rules)
     if as_json:
-        print_json(to_dict(path, files))
+        print_json(to_dict(path, files, unused))
     else:
-        echo(_render_files(files))
-    ctx.exit(_exit_code(files))
+        echo("\n".join([_render_files(files), *_render_unused(unused)]))
+    ctx.exit(_exit_code(files) or (UNUSED_RULES if unused else 0))
 
 
 @policy.command(short_help="Say which rule applies to which column.")
@@ -106,20 +115,26 @@ def _check_schema(ctx: click.Context, policy_file: str, path: str, at: str | Non
                   kms: KmsClient | None, as_json: bool) -> None:
     from secure_bloom.errors import PolicyError
     from secure_bloom.policy import Policy
-    from secure_bloom.policy.writing import policy_encryption
+    from secure_bloom.policy.slips import RuleUsage
+    from secure_bloom.policy.writing import encryption_or_plaintext
     rules = Policy.read(policy_file)
     leaves, own_path = _schema_of(path, kms)
     rules = rules.for_path(own_path if at is None else at)
     result, error = _explained(rules, leaves), None  # raises if rules contradict each other
+    usage = RuleUsage()
+    usage.add(rules, leaves)
+    unused = usage.unused(rules)
     try:
-        policy_encryption(rules, rules.of_leaves(leaves))
+        encryption_or_plaintext(rules, leaves, plaintext=False)
     except PolicyError as found:
         error = str(found)
     if as_json:
-        print_json({"path": path, "ok": error is None, "error": error, **result})
+        print_json({"path": path, "ok": error is None, "error": error, "unused_rules": unused,
+                    **result})
     else:
-        echo(_render_explanation(result) if error is None else error)
-    ctx.exit(0 if error is None else BAD)
+        echo("\n".join([_render_explanation(result) if error is None else error,
+                        *_render_unused(unused)]))
+    ctx.exit(BAD if error is not None else UNUSED_RULES if unused else 0)
 
 
 # --- schemas -------------------------------------------------------------------------------------
@@ -209,6 +224,10 @@ def _render_files(files: list[FileCompliance]) -> str:
     lines += [f"not checked in {line}" for line in by_message(
         (file.file, what) for file in files for what in file.not_checked)]
     return "\n".join(lines)
+
+
+def _render_unused(unused: list[str]) -> list[str]:
+    return [f"no column of any file matches {rule}" for rule in unused]
 
 
 def _exit_code(files: list[FileCompliance]) -> int:

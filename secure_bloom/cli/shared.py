@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from threading import Lock
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 Command: TypeAlias = Callable[..., Any]  # a function, before click turns it into a command
 OpenKms: TypeAlias = "Callable[[], KmsClient | None]"
 
-BAD, USAGE, UNREADABLE, KEY, TAMPERED, FAULT, ABORTED = 1, 2, 3, 4, 5, 70, 130
+BAD, USAGE, UNREADABLE, KEY, TAMPERED, UNUSED_RULES, FAULT, ABORTED = 1, 2, 3, 4, 5, 6, 70, 130
 _STEPS = 1000  # of a progress bar
 
 
@@ -305,3 +306,13 @@ def progress(label: str, *, hidden: bool = False) -> Iterator[Callable[[float], 
     with click.progressbar(length=_STEPS, label=label, file=sys.stderr,
                            hidden=hidden or not sys.stderr.isatty()) as bar:
         yield lambda fraction: bar.update(max(0, round(fraction * _STEPS) - bar.pos))
+
+
+@contextmanager
+def warnings_shown() -> Iterator[None]:
+    """Show warnings in this program's style, without the source line that issued them."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for warning in caught:
+        echo(f"secure-bloom: warning: {warning.message}", err=True)

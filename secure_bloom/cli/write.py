@@ -18,6 +18,7 @@ from secure_bloom.cli.shared import (
     progress,
     refuse_given,
     requirement_option,
+    warnings_shown,
 )
 
 if TYPE_CHECKING:
@@ -104,11 +105,11 @@ def write(ctx: click.Context, source: str, target: str, kms: KmsClient | None,
         footer_key, _column_keys(column_keys), plaintext_footer, kms, plaintext)
     filters = {column: BloomFilterOptions(fpp=fpp) for column in names(bloom)}
     try:
-        with progress(f"writing {Path(target).name}") as advance:
+        with warnings_shown(), progress(f"writing {Path(target).name}") as advance:
             convert.convert_file(
                 source, target, overwrite=overwrite, bloom_filters=filters, encryption=encryption,
                 kms=kms, policy=policy, row_group_size=row_group_size, text_columns=names(text),
-                delimiter=delimiter, allow_plaintext=plaintext, compression=compression,
+                delimiter=delimiter, plaintext=plaintext, compression=compression,
                 advance=advance, require_encryption=require_encryption)
     except FileExistsError as error:
         raise click.UsageError(f"{error}; specify another OUT, or --overwrite to replace it") \

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from secure_bloom.arrow.encrypted_columns import resolve_columns
-from secure_bloom.arrow.encryption import writing_kms
+from secure_bloom.arrow.encryption import KEYS_WITHOUT_USE, writing_kms
 from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.arrow.streams import ArrowData, BatchStream, open_stream
 from secure_bloom.arrow.writer_options import WriterOptions, check_options
@@ -43,10 +43,12 @@ from secure_bloom.parquet.schema import (
     is_at_or_below,
 )
 from secure_bloom.policy.policy import Policy, as_policy
+from secure_bloom.policy.slips import warn_of_unused_rules
 from secure_bloom.policy.writing import (
     check_encryption,
     check_file_of_folder,
     check_partition_policy,
+    check_plaintext_argument,
     with_policy,
 )
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
@@ -73,9 +75,9 @@ def write_dataset(data: ArrowData, folder: FilePath, *, partition_by: str | Iter
                   mode: Literal["error", "append", "overwrite"] = "error",
                   bloom_filters: BloomFilters = None,
                   encryption: EncryptionConfiguration | None = None, keys: WritingKms = None,
-                  policy: Policy | FilePath | None = None, row_group_size: int | None = None,
-                  max_rows_per_file: int | None = None, index: str | Iterable[str] = (),
-                  filesystem: pa_fs.FileSystem | None = None,
+                  policy: Policy | FilePath | None = None, plaintext: bool = False,
+                  row_group_size: int | None = None, max_rows_per_file: int | None = None,
+                  index: str | Iterable[str] = (), filesystem: pa_fs.FileSystem | None = None,
                   **writer_options: Unpack[WriterOptions]) -> CommitSummary:
     """Write a folder of Parquet files with Bloom filters; they become visible together.
 
@@ -116,6 +118,9 @@ def write_dataset(data: ArrowData, folder: FilePath, *, partition_by: str | Iter
         makes it; otherwise ``encryption`` may add to the policy. The policy's filters are added for
         columns that ``bloom_filters`` does not name. Rules for some paths apply to the paths at
         which the files become visible.
+    plaintext : bool
+        Write without encryption. If a policy is given, and would not encrypt any column, the write
+        is refused unless this is set, or rules of the policy allow plaintext for every column.
     row_group_size : int, optional
         Rows per row group; default: at most 1,048,576. A row group also ends at 128 MiB of Arrow
         data.
@@ -146,7 +151,8 @@ def write_dataset(data: ArrowData, folder: FilePath, *, partition_by: str | Iter
         encrypted. If the index of a column does not have the same encryption, or a column without
         encryption has no index.
     PolicyError
-        If the policy is not valid, or the files would not meet it.
+        If the policy is not valid, or the files would not meet it; or if no column would be
+        encrypted, and plaintext was not asked for.
     UnsupportedError
         If the folder belongs to a Delta Lake, Iceberg or Hudi table, or a column cannot be a
         partition column.
@@ -166,6 +172,7 @@ def write_dataset(data: ArrowData, folder: FilePath, *, partition_by: str | Iter
         if rows is not None and rows < 1:
             raise ValueError(f"{name} must be at least 1, got {rows}")
     check_options(writer_options)
+    check_plaintext_argument(encryption, plaintext=plaintext)
     place = without_subtree(*resolve(folder, filesystem))
     partition_by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
     with error_location(file=place[1]):
@@ -175,7 +182,7 @@ def write_dataset(data: ArrowData, folder: FilePath, *, partition_by: str | Iter
         with open_stream(data) as stream:
             check_partition_columns(stream.schema, partition_by)
             files = _files(job, stream.schema, partition_by, bloom_filters, encryption, keys,
-                           policy, writer_options)
+                           policy, writer_options, plaintext=plaintext)
             if mode == "append" and files.encryption is None:
                 _check_plaintext(job)
             indexes = _indexes(files, index)
@@ -313,7 +320,8 @@ class _Files:
 
 def _files(job: Job, schema: pa.Schema, partition_by: tuple[str, ...],
            bloom_filters: BloomFilters, encryption: Any, keys: Any,
-           policy: Policy | FilePath | None, writer_options: WriterOptions) -> _Files:
+           policy: Policy | FilePath | None, writer_options: WriterOptions, *,
+           plaintext: bool) -> _Files:
     """Resolve the arguments of a write against its schema, and try them with a file in memory."""
     schema = _without_range_index(pa.schema(
         [field for field in schema if field.name not in partition_by], schema.metadata))
@@ -324,14 +332,15 @@ def _files(job: Job, schema: pa.Schema, partition_by: tuple[str, ...],
     if given is not None:
         rules = given.for_path(job.folder)
         check_partition_policy(rules, partition_by)
-        bloom_filters, encryption = with_policy(rules, bloom_filters, encryption, leaves)
-        keys = None if encryption is None else keys
-    elif encryption is None and keys is not None:
-        raise TypeError("keys need an EncryptionConfiguration, but none was given; the files would "
-                        "not be encrypted with these keys")
+        bloom_filters, encryption = with_policy(rules, bloom_filters, encryption, leaves,
+                                                plaintext=plaintext)
+    elif encryption is None and keys is not None and not plaintext:
+        raise TypeError(KEYS_WITHOUT_USE)
+    keys = None if encryption is None else keys
     encryption = resolve_columns(encryption, leaves)
     if given is not None:
         check_encryption(rules, encryption, leaves)
+        warn_of_unused_rules(rules, leaves, job.folder, partition_by, stacklevel=3)
     files = _Files(job, schema, leaves, partition_by, given,
                    normalize_options(bloom_filters, filterable_paths(leaves)), encryption,
                    *_wrapping(encryption, keys), writer_options)

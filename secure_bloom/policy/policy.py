@@ -197,8 +197,17 @@ class Policy:
 
     def without_match(self, paths: Iterable[str]) -> list[str]:
         """Return the names that demand encryption and match none of these columns."""
-        rules = (rule for scope in self._scopes for rule in scope.rules)
-        return precedence.without_match(rules, set(paths))
+        return list(dict.fromkeys(rule.name for rule in self.unused_rules(paths) if rule.demands))
+
+    def unused_rules(self, paths: Iterable[str],
+                     repeated: Container[str] = ()) -> list[precedence.NamedRule]:
+        """Return the rules that match none of these columns; see :meth:`columns_of`."""
+        return precedence.without_match(self._scopes, list(dict.fromkeys(paths)), repeated)
+
+    @property
+    def rules(self) -> list[precedence.NamedRule]:
+        """All rules, also those for some paths only, as messages name them."""
+        return [*self._table_rules, *self._general_rules]
 
     # --- as a requirement of readers -------------------------------------------------------------
 
@@ -257,10 +266,16 @@ class Policy:
     @cached_property
     def _scopes(self) -> tuple[Rules, Rules]:
         self.for_path(None)  # raises if the rules depend on the path
-        of_tables = [rule for table in self._tables for rule in named_rules(
+        return Rules(self._table_rules), Rules(self._general_rules)
+
+    @property
+    def _table_rules(self) -> list[precedence.NamedRule]:
+        return [rule for table in self._tables for rule in named_rules(
             table.sensitive, cast(dict[str, ColumnRule], table.columns), table)]
-        general = named_rules(self.sensitive, cast(dict[str, ColumnRule], self.columns))
-        return Rules(of_tables), Rules(general)
+
+    @property
+    def _general_rules(self) -> list[precedence.NamedRule]:
+        return list(named_rules(self.sensitive, cast(dict[str, ColumnRule], self.columns)))
 
 
 def as_policy(policy: Policy | FilePath | None) -> Policy | None:

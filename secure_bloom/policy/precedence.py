@@ -47,25 +47,30 @@ class Rules:
     Parameters
     ----------
     rules : iterable of NamedRule
+
+    Attributes
+    ----------
+    patterns : list of (re.Pattern, NamedRule)
+        The rules that are patterns other than ``*``, each with what a folded path must match.
     """
 
     def __init__(self, rules: Iterable[NamedRule]):
         self.rules = list(rules)
         self._named: dict[str, list[NamedRule]] = {}
-        self._patterns: list[tuple[re.Pattern[str], NamedRule]] = []
+        self.patterns: list[tuple[re.Pattern[str], NamedRule]] = []
         self._all = [rule for rule in self.rules if rule.name == "*"]
         for rule in self.rules:
             name = folded(rule.name)
             self._named.setdefault(name, []).append(rule)
             if name != "*" and _WILDCARDS & set(name):
                 either = f"(?:{translate(name)})|(?:{translate(f'{name}.*')})"
-                self._patterns.append((re.compile(either), rule))
+                self.patterns.append((re.compile(either), rule))
 
     def ranks(self, path: str) -> Iterator[list[NamedRule]]:
         """Yield the rules that apply to a column, in lists of equal rank, the highest first."""
         path = folded(path)
         yield from (self._named.get(group, []) for group in _groups(path))
-        yield [rule for pattern, rule in self._patterns if pattern.match(path)]
+        yield [rule for pattern, rule in self.patterns if pattern.match(path)]
         yield self._all
 
 
@@ -134,30 +139,41 @@ def in_other_words(found: dict[str, ColumnPolicy], scopes: Iterable[Rules],
     repeated : container of str
         Which of these paths are within a list or map.
     """
-    parts = [(folded(rule.name), rule) for scope in scopes for rule in scope.rules
+    rules = [rule for scope in scopes for rule in scope.rules]
+    for rule, path in _replacements(rules, found, repeated):
+        old = found[path]
+        if old.key is None and not (old.encrypted and rule.rule.key is None):
+            found[path] = replace(old, encrypted=True, key=rule.rule.key, rule=str(rule))
+
+
+def _replacements(rules: Iterable[NamedRule], paths: Iterable[str],
+                  repeated: Container[str]) -> Iterator[tuple[NamedRule, str]]:
+    """Yield rules for a part of a list or map, each with a column that takes its place."""
+    parts = [(folded(rule.name), rule) for rule in rules
              if rule.demands and "." in rule.name and not _WILDCARDS & set(rule.name)]
-    groups = _columns_below({group for name, _ in parts for group in _groups(name)}, found)
+    groups = _columns_below({group for name, _ in parts for group in _groups(name)}, paths)
     for name, rule in parts:
         if name in groups:
             continue
         while "." in name and name not in groups:
             name = name.rpartition(".")[0]
-        for path in groups.get(name, ()):
-            old = found[path]
-            if (path in repeated or folded(path) == name) and old.key is None \
-                    and not (old.encrypted and rule.rule.key is None):
-                found[path] = replace(old, encrypted=True, key=rule.rule.key, rule=str(rule))
+        yield from ((rule, path) for path in groups.get(name, ())
+                    if path in repeated or folded(path) == name)
 
 
-def without_match(rules: Iterable[NamedRule], paths: Collection[str]) -> list[str]:
-    """Return the names of the rules that demand encryption and match none of these columns."""
-    names = dict.fromkeys(rule.name for rule in rules if rule.demands)
-    found = []
-    for name in names:
-        own = Rules([NamedRule(name, "", ColumnRule(plaintext=False))])
-        if not any(rules for path in paths for rules in own.ranks(path)):
-            found.append(name)
-    return found
+def without_match(scopes: Iterable[Rules], paths: Collection[str],
+                  repeated: Container[str]) -> list[NamedRule]:
+    """Return the rules that match none of these columns, nor what takes the place of a part."""
+    rules = [rule for scope in scopes for rule in scope.rules]
+    matched = {str(rule) for rule, _ in _replacements(rules, paths, repeated)}
+    named = _columns_below({folded(rule.name) for rule in rules}, paths)
+    matched |= {str(rule) for rule in rules if folded(rule.name) in named}
+    matched |= {str(rule) for rule in rules if rule.name == "*" and paths}
+    for scope in scopes:
+        for pattern, rule in scope.patterns:
+            if str(rule) not in matched and any(pattern.match(folded(path)) for path in paths):
+                matched.add(str(rule))
+    return [rule for rule in rules if str(rule) not in matched]
 
 
 def _groups(name: str) -> Iterator[str]:

@@ -18,6 +18,7 @@ from secure_bloom.parquet.schema import (
 from secure_bloom.policy.policy import Policy, as_policy
 from secure_bloom.policy.reading import is_demanding
 from secure_bloom.policy.rules import ColumnPolicy
+from secure_bloom.policy.slips import check_plaintext
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
 from secure_bloom.storage.files import FilePath, FileTarget, is_path, resolve
 from secure_bloom.storage.versions import without_subtree
@@ -43,14 +44,46 @@ def policy_for(policy: Policy | FilePath | None, where: FileTarget,
 
 
 def with_policy(policy: Policy, bloom_filters: BloomFilters, encryption: Encryption | None,
-                leaves: Sequence[LeafColumn]) -> tuple[BloomFilters, Encryption | None]:
+                leaves: Sequence[LeafColumn], *,
+                plaintext: bool) -> tuple[BloomFilters, Encryption | None]:
     """Add to a caller's filters and encryption what the policy says by default.
 
-    Parameters and errors are those of :func:`policy_encryption` and :func:`with_policy_filters`.
+    Parameters and errors are those of :func:`encryption_or_plaintext` and
+    :func:`with_policy_filters`.
     """
     if encryption is None:
-        encryption = policy_encryption(policy, policy.of_leaves(leaves))
+        encryption = encryption_or_plaintext(policy, leaves, plaintext=plaintext)
     return with_policy_filters(policy, bloom_filters, leaves), encryption
+
+
+def check_plaintext_argument(encryption: object, *, plaintext: bool) -> None:
+    """Raise TypeError if plaintext is asked for, and encryption as well."""
+    if plaintext and encryption is not None:
+        raise TypeError("plaintext=True contradicts encryption: remove one of them")
+
+
+def encryption_or_plaintext(policy: Policy, leaves: Sequence[LeafColumn], *,
+                            plaintext: bool) -> EncryptionConfiguration | None:
+    """Return the encryption that a policy makes for a file; None if it is to be in plaintext.
+
+    Parameters
+    ----------
+    policy, leaves
+        As in :func:`check_encryption`.
+    plaintext : bool
+        Whether the caller asks for plaintext by name.
+
+    Raises
+    ------
+    PolicyError
+        As :func:`policy_encryption` and :func:`.slips.check_plaintext`.
+    """
+    if plaintext:
+        return None
+    encryption = policy_encryption(policy, policy.of_leaves(leaves))
+    if encryption is None:
+        check_plaintext(policy, leaves)
+    return encryption
 
 
 def policy_encryption(policy: Policy, columns: Collection[ColumnPolicy]) \

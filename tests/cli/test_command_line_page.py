@@ -57,6 +57,7 @@ CALLS = {
     3: ["inspect", "people.csv"],
     4: ["inspect", "people.parquet", "--keyring", "empty.json"],
     5: ["probe", "changed.parquet", "--column", "ssn", "--value", "078-05-1120"],
+    6: ["policy", "check", "policy.toml", "people.parquet"],
     70: ["doctor"],
     130: ["doctor"],
 }
@@ -70,6 +71,7 @@ def people(tmp_path, monkeypatch):
     keyring = Keyring.create("keys.json")
     keyring.add("footer")
     keyring.add("pii")
+    Path("policy.toml").write_text('sensitive = ["ssn", "nothing"]')
     Path("people.csv").write_text("ssn,city\n078-05-1120,Rome\n219-09-9999,Oslo\n")
     done = CliRunner().invoke(main, ["write", "people.csv", "people.parquet", "--keyring",
                                      "keys.json", "--footer-key", "footer", "--column-key",
@@ -96,7 +98,8 @@ def test_the_table_has_all_exit_codes():
     section = TEXT.split("## Exit codes")[1].split("\n## ")[0]
     codes = {int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)}
     assert codes == CALLS.keys() == {0, shared.BAD, shared.USAGE, shared.UNREADABLE, shared.KEY,
-                                     shared.TAMPERED, shared.FAULT, shared.ABORTED}
+                                     shared.TAMPERED, shared.UNUSED_RULES, shared.FAULT,
+                                     shared.ABORTED}
 
 
 @pytest.mark.slow

@@ -82,10 +82,11 @@ def test_write_accepts_options_that_add(run):
         "--column-key", "pii:ssn,home,city")
     run("policy", "check", "policy.toml", "b.parquet")
     Path("open.toml").write_text('sensitive = ["phone"]')
-    run("write", "data/a.parquet", "c.parquet", "--policy", "open.toml", keys=False)
-    assert not ParquetFile("c.parquet").footer.is_encrypted
     run("write", "data/a.parquet", "d.parquet", "--policy", "open.toml", "--plaintext", keys=False)
-    out = run("write", "b.parquet", "e.parquet", "--policy", "open.toml", code=3)
+    assert not ParquetFile("d.parquet").footer.is_encrypted
+    Path("open.toml").write_text('columns = { "*" = { plaintext = true } }')
+    run("write", "data/a.parquet", "e.parquet", "--policy", "open.toml", keys=False)
+    out = run("write", "b.parquet", "f.parquet", "--policy", "open.toml", code=3)
     assert "the source is encrypted, but the target would not be" in out
 
 

@@ -143,6 +143,13 @@ def not_in_policy(_):
                              encryption=EncryptionConfiguration("footer", {"pii": ["city"]}))
 
 
+def slip(_):
+    policy = Policy(footer_key="footer", columns={"sssn": "pii", "city": "pii"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        secure_bloom.write_table(PEOPLE, "people.parquet", policy=policy, keys="keyring.json")
+
+
 def no_such_kernels(monkeypatch):
     monkeypatch.setenv(kernel_choice.VARIABLE, "fast")
     kernel_choice.chosen.__wrapped__()  # what was chosen in this process is kept
@@ -202,6 +209,7 @@ CAUSES = {
     "KernelChoiceError": no_such_kernels,
     "MissingExtraError": no_polars,
     "IndexWarning": damaged_index,
+    "PolicyWarning": slip,
     "MissingKeyWarning": masked,
 }
 

@@ -9,10 +9,12 @@ from pyspark.sql import types as T
 
 import secure_bloom
 from secure_bloom import EncryptionConfiguration, ParquetFile
+from secure_bloom.errors import PolicyWarning
 from secure_bloom.policy import Policy, TableRules
 from secure_bloom.spark.options.options import SESSION_POLICY, Options
 from secure_bloom.spark.reading.folder import Folder
 from secure_bloom.spark.reading.reader import SecureParquetReader
+from secure_bloom.spark.writing.writer import SecureParquetWriter
 from tests.forging import plaintext_file
 from tests.spark.helpers import (
     PLAINTEXT,
@@ -146,9 +148,21 @@ def test_a_policy_that_requires_nothing_does_not_allow_plaintext(spark, tmp_path
     """A renamed column would be written in plaintext without notice."""
     frame = people(spark, 4).withColumnRenamed("ssn", "number")
     refused(lambda: write(frame, tmp_path / "t", **keys, **policy()),
-            "the policy requires none for these columns", folder=tmp_path / "t")
+            "no column would be encrypted", "'ssn' in columns", folder=tmp_path / "t")
     write(frame, tmp_path / "t", **policy(), **PLAINTEXT)
     assert read(spark, tmp_path / "t", **policy()).count() == 4
+    write(frame, tmp_path / "u", **policy(columns={"*": {"plaintext": True}}))
+    assert set(keys_of(tmp_path / "u", None).values()) == {None}
+
+
+def test_a_slip_under_an_encrypted_footer_does_not_write_plaintext(spark, tmp_path, keyring, keys,
+                                                                   policy):
+    slip = policy(columns={"sssn": "pii"}, encrypted_footer=True)
+    write(people(spark, 4), tmp_path / "t", **keys, **slip)
+    assert set(keys_of(tmp_path / "t", keyring).values()) == {"footer"}
+    with pytest.warns(PolicyWarning, match=r"u: .*'sssn' in columns \(did you mean 'ssn'\?\)"):
+        SecureParquetWriter(Options({"path": str(tmp_path / "u"), **keys, **slip}),
+                            people(spark, 4).schema, overwrite=False)
 
 
 @pytest.mark.parametrize(("given", "words"), [

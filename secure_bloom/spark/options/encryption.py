@@ -32,7 +32,7 @@ _MAKE_PUBLIC = ("to make the column public, remove its metadata, as "
 
 def parse_encryption(options: Options, columns: Columns,
                      policy: WritePolicy | None = None) -> EncryptionConfiguration | None:
-    """Return which master keys encrypt what; None only if plaintext was explicitly requested.
+    """Return which master keys encrypt what; None only if plaintext was asked for by name.
 
     If the options do not name columns, the policy does. Otherwise they are not changed, and must
     meet the policy themselves.
@@ -61,10 +61,13 @@ def _encryption(options: Options, columns: Columns,
     if policy is not None and not (COLUMN_KEYS in options or UNIFORM_KEY in options):
         by_policy = policy.encryption(options.text(FOOTER_KEY) or None)
         asked += [f"option {POLICY}"] if by_policy is not None else []
+        if by_policy is None and not sensitive:
+            policy.check_plaintext()
+            if not asked:
+                return None
     if not asked:
-        found = "" if policy is None else ", and the policy requires none for these columns"
         raise OptionError(
-            f"no encryption was requested{found}, and nothing was written. Set {FOOTER_KEY} and "
+            f"no encryption was requested, and nothing was written. Set {FOOTER_KEY} and "
             f"{COLUMN_KEYS}, or {UNIFORM_KEY}; to write without encryption, set plaintext to true")
     if not (options.get(KEYRING) or options.get(KMS)):
         raise OptionError(f"{asked[0]} needs it: specify the keyring file with the master keys, "

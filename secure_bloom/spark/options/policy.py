@@ -10,6 +10,7 @@ from dataclasses import replace
 from secure_bloom.encryption import EncryptionConfiguration
 from secure_bloom.parquet.schema import filterable_paths
 from secure_bloom.policy.policy import Policy
+from secure_bloom.policy.slips import check_plaintext
 from secure_bloom.policy.writing import check_encryption, policy_encryption
 from secure_bloom.sbbf.options import BloomFilterOptions
 from secure_bloom.spark.options.columns import Columns
@@ -63,6 +64,10 @@ class WritePolicy:
         """
         policy = replace(self.policy, footer_key=self.policy.footer_key or footer_key)
         return policy_encryption(policy, policy.of_leaves(self._leaves))
+
+    def check_plaintext(self) -> None:
+        """Raise PolicyError unless the policy allows plaintext for every column, by name."""
+        check_plaintext(self.policy, self._leaves)
 
     def keys(self, footer_key: str) -> dict[str, str]:
         """Return the master keys of the columns that must be encrypted, by dotted path."""

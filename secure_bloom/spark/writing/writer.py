@@ -18,6 +18,7 @@ from secure_bloom.errors import ColumnError, SecureBloomError, error_location
 from secure_bloom.index.writing import TaskSegments, WrittenIndexes
 from secure_bloom.keys import KeyEncryptionKeys
 from secure_bloom.keys.environment import NO_KEYS
+from secure_bloom.policy.slips import warn_of_unused_rules
 from secure_bloom.policy.writing import check_file_of_folder
 from secure_bloom.spark.options.analysed import parse_analysed
 from secure_bloom.spark.options.columns import Path
@@ -77,6 +78,9 @@ class SecureParquetWriter(DataSourceArrowWriter):
             self._options = parse_write_options(options, self._row_schema, metadata, path)
         if overwrite:
             self._options.check_overwrite(path)
+        if self._options.policy is not None:
+            warn_of_unused_rules(self._options.policy.for_path(path),
+                                 parquet_leaves(self._row_schema), path)
         self._is_new = analysed.is_new
         partition_by = self._options.partition_by
         check_partition_types(schema, partition_by)
