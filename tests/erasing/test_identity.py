@@ -5,11 +5,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from secure_bloom import EncryptionConfiguration, ParquetFile, erase, verify_file
+from secure_bloom import EncryptionConfiguration, ParquetFile, attach, erase, strip, verify_file
 from secure_bloom.crypto.aad import ModuleType
 from secure_bloom.crypto.modules import module_length
-from secure_bloom.errors import AuthenticationError, FormatError, KeyAccessError
+from secure_bloom.errors import AuthenticationError, FormatError, KeyAccessError, KeyExhaustedError
 from secure_bloom.keys import InMemoryKms
+from secure_bloom.keys.operations.rotation import rotate_master_keys
 from secure_bloom.parquet import thrift
 from tests.erasing.helpers import KEYS, KMS, numbers_in, ssn, write_people
 from tests.modes import Mode, mode
@@ -41,6 +42,8 @@ def modules_of(data: bytes, file: ParquetFile) -> dict[tuple, slice]:
         for type_, (start, size) in ((M.COLUMN_INDEX, chunk.column_index),
                                      (M.OFFSET_INDEX, chunk.offset_index)):
             found[type_, *place, None] = slice(start, start + size)
+        if chunk.bloom_filter is None:
+            continue
         start, size = chunk.bloom_filter
         middle = start + module_length(data[start:])
         found[M.BLOOM_FILTER_HEADER, *place, None] = slice(start, middle)
@@ -203,3 +206,55 @@ def test_key_material_in_a_separate_file(tmp_path, is_folder, are_new):
     assert ParquetFile(path, KMS).footer.file_aad != aad
     assert len(list((tmp_path / "t").glob("_KEY_MATERIAL_FOR_*"))) == 1
     assert numbers_in(path) == [0, *range(2, 12)] and verify_file(path, KMS).ok
+
+
+@pytest.mark.parametrize(("double_wrapping", "fits"), [(True, True), (False, False)])
+def test_what_a_key_encrypts_is_counted_over_both_versions_if_it_stays(tmp_path, monkeypatch,
+                                                                       double_wrapping, fits):
+    path = write_people(tmp_path / "a.parquet", range(400), rows=100, data_page_size=1,
+                        write_batch_size=10, use_dictionary=False,
+                        encryption=encryption(double_wrapping=double_wrapping))
+    content = path.read_bytes()  # about 90 modules under the key of the column
+    monkeypatch.setattr("secure_bloom.crypto.modules.MAX_INVOCATIONS", 130)
+    if fits:
+        erase(path, "ssn", ssn(1), MayNotWrap(KEYS))
+        return
+    with pytest.raises(KeyExhaustedError):
+        erase(path, "ssn", ssn(1), MayNotWrap(KEYS))
+    assert path.read_bytes() == content
+
+
+# --- operations that change no rows --------------------------------------------------------------
+
+def filter_of(path, keys) -> bytes:
+    file = ParquetFile(path, keys)
+    start, size = file.footer.row_groups[0][0].bloom_filter
+    return file.read_at(size, start)
+
+
+@pytest.mark.parametrize("plaintext_footer", [False, True])
+def test_old_filters_of_unchanged_rows_have_all_their_values(tmp_path, plaintext_footer):
+    """Without new rows there is no new identity: filters of older versions open, and are right."""
+    path = write_people(tmp_path / "a.parquet", range(100), rows=100, bloom_filters=[],
+                        encryption=encryption(plaintext_footer=plaintext_footer))
+    identity, found = ParquetFile(path, KMS).footer.file_aad, []
+    for fpp in (0.1, 0.01, 0.001):
+        attach(path, {"ssn": {"fpp": fpp}}, KMS, replace=True)
+        found.append(filter_of(path, KMS))
+    strip(path, KMS)
+    assert not ParquetFile(path, KMS).bloom_filters
+    attach(path, {"ssn": {"fpp": 0.01}}, KMS)
+    rotate_master_keys(path, KMS, old="pii", new="other")
+    file, content = ParquetFile(path, KMS), path.read_bytes()
+    assert file.footer.file_aad == identity
+    start, size = file.footer.row_groups[0][0].bloom_filter
+    values = [ssn(number) for number in range(100)]
+    opened = 0
+    for old in found:
+        replayed = ParquetFile(with_old(content, slice(start, start + size), old[:size]), KMS)
+        try:
+            assert replayed.might_contain("ssn", values).all()
+            opened += 1
+        except (AuthenticationError, FormatError):
+            assert len(old) != size
+    assert opened >= 1

@@ -1,11 +1,18 @@
 """Pages and page indexes that are moved or replaced: what the footer says of them then."""
 
+import itertools
+import tracemalloc
+import zlib
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from secure_bloom.errors import FormatError
+from secure_bloom.crypto.aad import ModuleType
+from secure_bloom.crypto.modules import ModuleCipher, module_length
+from secure_bloom.errors import AuthenticationError, FormatError
 from secure_bloom.parquet import thrift
+from secure_bloom.parquet.chunk_modules import ChunkModules
 from secure_bloom.parquet.footer import split_tail
 from secure_bloom.parquet.page_format import PageFormat
 from secure_bloom.parquet.pages import StoredPages, copied_pages, moved_index, placed_index
@@ -97,6 +104,95 @@ def test_malformed_pages_are_refused(data, message):
     with pytest.raises(FormatError, match=message):
         copied(data)
 
+
+# --- pages that are encrypted in another way -----------------------------------------------------
+
+def modules(key: bytes, *, by_gcm: bool = True, file_aad: bytes = b"a" * 8, row_group: int = 0) \
+        -> ChunkModules:
+    return ChunkModules(ModuleCipher(key * 16), file_aad, row_group, 0, by_gcm)
+
+
+@pytest.mark.parametrize("size", [300, 2**21])  # the larger pages are read on their own
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_pages_are_encrypted_in_any_way_and_back(size, version):
+    """Also with their checksums, which are those of the bodies as they are stored."""
+    sink, values = pa.BufferOutputStream(), [None, *(bytes(size) + bytes([n]) for n in range(7))]
+    pq.write_table(pa.table({"a": values}), sink, compression="none", data_page_size=100,
+                   write_batch_size=3, data_page_version=version, write_page_checksum=True,
+                   use_dictionary=size == 300)
+    file = sink.getvalue().to_pybytes()
+    data = pages_of(file, open_footer(file).row_groups[0][0])
+    ways = [None, modules(b"1"), modules(b"2", row_group=1), modules(b"3", by_gcm=False),
+            modules(b"3", by_gcm=False), modules(b"1"), None]
+    now, before = data, None
+    for old, new in itertools.pairwise(ways):
+        now, stored = copied(now, old, new)
+        assert stored.size == len(now) and now != before
+        assert len(stored.data_sizes) > 1 and bool(stored.dictionary_size) == (size == 300)
+        before = now
+    assert now == data
+
+
+def test_a_wrong_checksum_stays_wrong():
+    header = Struct()
+    for field, value in ((1, 0), (3, 4), (4, zlib.crc32(b"body") - 2**32 + 1)):
+        header.set_int(field, I32, value)
+    data = thrift.encode(header) + b"body"
+    sealed, _ = copied(data, None, modules(b"1"))
+    assert copied(sealed, modules(b"1"), None)[0] == data
+    header_size = module_length(sealed)
+    raw = modules(b"1").decrypt(sealed[:header_size], ModuleType.DATA_PAGE_HEADER, 0)
+    stored = thrift.decode(raw, {})[0].get_int(4) % 2**32
+    assert stored != zlib.crc32(sealed[header_size:])
+
+
+def test_levels_that_parquet_java_does_not_encrypt_stay_as_they_are():
+    old, new = modules(b"1"), modules(b"2")
+    of_v2, header = Struct(), Struct()
+    of_v2.set_int(5, I32, 3)
+    of_v2.set_int(6, I32, 2)
+    body = b"level" + old.encrypt(b"values", ModuleType.DATA_PAGE, 0)
+    header.set_int(1, I32, 3)
+    header.set_int(3, I32, len(body))
+    header.set(8, STRUCT, of_v2)
+    data = old.encrypt(thrift.encode(header), ModuleType.DATA_PAGE_HEADER, 0) + body
+    again, stored = copied(data, old, new)
+    assert stored.data_sizes == [len(data)] and again[-len(body):].startswith(b"level")
+    assert new.decrypt(again[-len(body) + 5:], ModuleType.DATA_PAGE, 0) == b"values"
+
+
+@pytest.mark.parametrize("by_gcm", [True, False])
+@pytest.mark.parametrize(("data", "error"), [
+    (b"\xff\xff\xff\x7f" + bytes(60), AuthenticationError),  # a header of 2 GB
+    (b"\x00\x00\x00\x00" + bytes(60), AuthenticationError),
+    (b"\x10\x00", AuthenticationError),
+    ((0, b"body", 2**31 - 1), FormatError), ((0, b"body", -1), FormatError),
+    ((0, b"no module" * 9, None), AuthenticationError),
+    ((2, b"dictionary under the header of a data page", None), FormatError)])
+def test_encrypted_pages_that_claim_too_much_are_refused(data, error, by_gcm):
+    old = modules(b"1", by_gcm=by_gcm)
+    if isinstance(data, tuple):
+        kind, body, claimed = data
+        header = page(kind, body, claimed).removesuffix(body)
+        data = old.encrypt(header, ModuleType.DATA_PAGE_HEADER, 0) + body
+    with pytest.raises(error):
+        copied(data, old, modules(b"2"))
+
+
+def test_pages_are_copied_in_bounded_memory():
+    data = page(0, bytes(2**20)) * 64
+    source, stored = Source(data), StoredPages()
+    tracemalloc.start()
+    try:
+        for _ in copied_pages(source, (0, len(data)), None, modules(b"1"), stored):
+            pass
+        assert tracemalloc.get_traced_memory()[1] < 16 * 2**20
+    finally:
+        tracemalloc.stop()
+    assert len(stored.data_sizes) == 64
+
+
+# --- where pages are -----------------------------------------------------------------------------
 
 def test_an_offset_index_follows_its_pages():
     index = offset_index((100, 10), (110, 20))
