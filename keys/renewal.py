@@ -63,6 +63,10 @@ class RenewedKeys:
         """Return the key metadata of the new version, by that of the old version."""
         return self._renewed.get(key_metadata or b"", key_metadata)
 
+    def is_new(self, key_metadata: bytes | None) -> bool:
+        """Whether the key of the new version is another one, by the key metadata of the old one."""
+        return self.renewed(key_metadata) in self._new
+
     def _with_new_key(self, keys: KmsKeys, key_metadata: bytes, num_bytes: int) -> bytes:
         name = key_reference(key_metadata)
         if name is not None and not self._has_new_material:

@@ -90,6 +90,10 @@ class Erasure:
             return result
         result.out_of_reach += [f"{one.file} has other names (hard links), which keep the rows"
                                 for one in result.files if one.has_other_names]
+        result.out_of_reach += [
+            f"{one.new_file} uses AES_GCM_CTR_V1 and keeps its data keys: anyone who has a copy of "
+            "the old file can put its pages back, without a key"
+            for one in result.files if one.accepts_old_pages]
         result.indexes = self._purge_indexes(result.out_of_reach)
         left = _unless_changed(lambda: self.find(lambda done: advance(3 / 4 + done / 4)))
         result.absence = Absence(left.found_rows, left.report.files, left.report.row_groups)

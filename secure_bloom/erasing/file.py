@@ -74,7 +74,7 @@ def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_
         staged = job.staged(new, remaining.num_rows, remaining.filters)
         described = ErasedFile(path, visible, file.num_rows, file.num_rows - remaining.num_rows,
                                before, _sha256_of(job.filesystem, new),
-                               rewrite.has_other_names)
+                               rewrite.has_other_names, remaining.accepts_old_pages)
     return Rewritten(described, staged, replaced)
 
 
@@ -86,7 +86,8 @@ def rewrite_in_place(filesystem: pa_fs.FileSystem, path: str, erased: ErasedValu
         before, has_other_names = _sha256(rewrite.source), rewrite.has_other_names
         rewrite.replace_by(remaining.parts())
         return ErasedFile(path, path, file.num_rows, file.num_rows - remaining.num_rows, before,
-                          _sha256_of(filesystem, path), has_other_names)
+                          _sha256_of(filesystem, path), has_other_names,
+                          remaining.accepts_old_pages)
 
 
 @contextmanager

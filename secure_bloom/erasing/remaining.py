@@ -50,6 +50,9 @@ class RemainingRows:
     ----------
     keys : RenewedKeys
         Of the new file, after :meth:`check`.
+    accepts_old_pages : bool
+        Whether pages of the old file would open in the new one, after :meth:`check`: nothing
+        authenticates those of AES_GCM_CTR_V1, so only new data keys could prevent that.
     num_rows : int
         That remain.
     filters : FilterTotals
@@ -64,6 +67,7 @@ class RemainingRows:
         # Not the footer of the file, with which it is read.
         self._footer = Footer(file.stored_footer, file.magic, file.keys, start=file.footer.start)
         self.keys = RenewedKeys(file.keys, has_new_material=has_new_material)
+        self.accepts_old_pages = False
         self._chunks: list[NewChunk] = []
         self._position = 0
         self.filters = FilterTotals()
@@ -94,6 +98,13 @@ class RemainingRows:
         if self._footer.is_encrypted:
             self.keys.renew(self._footer.footer_key_metadata,
                             self._footer.crypto.footer_cipher.key_bits // 8)
+        self.accepts_old_pages = any(map(self._accepts_old_pages, self._footer.column_chunks()))
+
+    def _accepts_old_pages(self, chunk: ColumnChunk) -> bool:
+        modules = chunk.modules
+        key_metadata = chunk.key_metadata if chunk.encryption == "column key" \
+            else self._footer.footer_key_metadata
+        return modules is not None and not modules.by_gcm and not self.keys.is_new(key_metadata)
 
     def parts(self) -> Iterator[Part]:
         """Yield the parts of the new file; each is made when the one before was written.

@@ -25,6 +25,9 @@ class ErasedFile:
         Of all bytes of the file, in hexadecimal; None in a dry run.
     has_other_names : bool
         Whether the file had hard links, which keep the rows.
+    accepts_old_pages : bool
+        Whether pages of the old file would be accepted in the new one: it uses AES_GCM_CTR_V1, and
+        its data keys could not be replaced.
     """
 
     file: str
@@ -34,6 +37,7 @@ class ErasedFile:
     sha256_before: str | None = None
     sha256_after: str | None = None
     has_other_names: bool = False
+    accepts_old_pages: bool = False
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,17 @@ def test_no_module_of_the_old_version_opens_in_the_new_one(tmp_path, mode, erase
                 other.modules.decrypt(module, M.COLUMN_META_DATA)
 
 
+@pytest.mark.parametrize(("mode", "accepts"), [
+    (mode("key gcm 128"), False), (mode("columns single ctr 192"), False),
+    (mode("key ctr 256"), True)], ids=str)
+def test_the_report_says_if_old_pages_are_accepted(tmp_path, mode, accepts):
+    path = tmp_path / "a.parquet"
+    mode.write(TABLE, path, {"kc1": ["id"]})
+    result = erase(path, "id", 3, mode.keys)
+    assert [one.accepts_old_pages for one in result.files] == [accepts]
+    assert any("put its pages back" in one for one in result.out_of_reach) == accepts
+
+
 @some_modes
 def test_the_old_footer_does_not_open_as_that_of_the_new_version(tmp_path, mode):
     """With its own key metadata, it is the footer of the old version, of which nothing is left."""
