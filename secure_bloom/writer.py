@@ -32,7 +32,8 @@ from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.arrow.sink import Sink
 from secure_bloom.arrow.streams import ArrowData, open_stream
 from secure_bloom.arrow.table_filters import build_filters, num_values, plan_filters
-from secure_bloom.arrow.writer_options import WriterOptions, check_options
+from secure_bloom.arrow.views import convert_nested_views, views_metadata, without_nested_views
+from secure_bloom.arrow.writer_options import WriterOptions, check_options, check_page_size
 from secure_bloom.display import Summarized, shown
 from secure_bloom.encryption import Encryption
 from secure_bloom.errors import FormatError, error_location
@@ -230,6 +231,7 @@ class ParquetWriter(Summarized):
         self.filter_totals = FilterTotals()
         leaves = parquet_leaves(schema, **writer_options)
         with error_location(file=self._name):
+            check_page_size(writer_options, leaves)
             rules = policy_for(policy, where, filesystem)
             if rules is not None:
                 bloom_filters, encryption = with_policy(rules, bloom_filters, encryption, leaves,
@@ -252,9 +254,15 @@ class ParquetWriter(Summarized):
         # Buffered in C++: each call of a sink in Python takes longer than writing a small page.
         self._stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _BUFFER)
         try:
-            self._writer = pq.ParquetWriter(self._stream, without_half_dictionaries(schema),
+            plain = without_half_dictionaries(schema)
+            metadata = views_metadata(plain) if writer_options.get("store_schema", True) else None
+            if metadata is not None:
+                writer_options = {**writer_options, "store_schema": False}
+            self._writer = pq.ParquetWriter(self._stream, without_nested_views(plain),
                                             **writer_options,
                                             encryption_properties=self._encryption.properties)
+            if metadata is not None:
+                self._writer.add_key_value_metadata(metadata)
         except BaseException:
             self._abort()
             raise
@@ -291,14 +299,15 @@ class ParquetWriter(Summarized):
             if isinstance(data, pa.Table):
                 tables = (data.slice(start, rows) for start in range(0, max(len(data), 1), rows))
             else:
-                stream = stack.enter_context(open_stream(data)).with_schema(self.schema)
-                tables = row_groups(stream, self.schema, rows)
+                schema = without_nested_views(self.schema)
+                stream = stack.enter_context(open_stream(data)).with_schema(schema)
+                tables = row_groups(stream, schema, rows)
             try:
                 if isinstance(data, pa.Table):
                     check_writable(data.schema)
                 for table in tables:
-                    self._write_row_group(
-                        writer, compact_dictionaries(decode_half_dictionaries(table)))
+                    table = convert_nested_views(decode_half_dictionaries(table))
+                    self._write_row_group(writer, compact_dictionaries(table))
                     del table  # before the next row group is filled
             except BaseException:
                 self._abort()

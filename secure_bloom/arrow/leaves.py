@@ -25,7 +25,7 @@ def leaf_arrays(array: pa.Array) -> Iterator[pa.Array]:
         dictionaries.append((leaf.dictionary, leaf.type.ordered) if is_dictionary else None)
         return leaf.indices if is_dictionary else leaf
 
-    leaves = list(_flattened(_with_leaves(array, plain)))
+    leaves = list(_flattened(with_leaves(array, plain)))
     for leaf, dictionary in zip(leaves, dictionaries, strict=True):
         yield leaf if dictionary is None else \
             pa.DictionaryArray.from_arrays(leaf, dictionary[0], ordered=dictionary[1], safe=False)
@@ -59,6 +59,36 @@ def with_leaf_types(t: pa.DataType, replace: Callable[[pa.DataType], pa.DataType
     return _with_children(t, [with_leaf_types(child, replace) for child in _children(t)])
 
 
+def with_leaves(array: pa.Array, replace: Callable[[pa.Array], pa.Array],
+                concerns: Callable[[pa.DataType], bool] = lambda t: True, *,
+                keep_extensions: bool = False) -> pa.Array:
+    """Return the same nesting over other leaves of the same lengths.
+
+    Extension types are replaced by their storage, unless ``keep_extensions``: then the leaves must
+    keep their types. Parts that are not affected, as determined by their type, are returned
+    unchanged.
+    """
+    t = array.type
+    if not concerns(t):
+        return array
+    inner = partial(with_leaves, replace=replace, concerns=concerns,
+                    keep_extensions=keep_extensions)
+    if isinstance(t, pa.BaseExtensionType):
+        storage = inner(array.storage)
+        return pa.ExtensionArray.from_storage(t, storage) if keep_extensions else storage
+    if not _is_nested(t):
+        return replace(array)
+    is_struct = pa.types.is_struct(t)
+    children = list(map(inner, map(array.field, range(t.num_fields)) if is_struct
+                        else [array.values]))
+    new = _with_children(t, [child.type for child in children])
+    if is_struct and array.offset:  # the fields do not include the offset
+        return pa.StructArray.from_arrays(children, fields=list(new),
+                                          mask=array.is_null() if array.null_count else None)
+    return pa.Array.from_buffers(new, len(array), array.buffers()[:t.num_buffers],
+                                 offset=array.offset, children=children)
+
+
 def _is_nested(t: pa.DataType) -> bool:
     return pa.types.is_nested(t) and (pa.types.is_struct(t) or pa.types.is_map(t) or is_list(t))
 
@@ -88,38 +118,8 @@ def replaced_dictionaries(
 
     They are passed in the order of :func:`leaf_arrays`, with values that no row has.
     """
-    return _with_leaves(array, lambda leaf: replace(leaf) if pa.types.is_dictionary(leaf.type)
+    return with_leaves(array, lambda leaf: replace(leaf) if pa.types.is_dictionary(leaf.type)
                         else leaf, has_dictionary, keep_extensions=True)
-
-
-def _with_leaves(array: pa.Array, replace: Callable[[pa.Array], pa.Array],
-                 concerns: Callable[[pa.DataType], bool] = lambda t: True, *,
-                 keep_extensions: bool = False) -> pa.Array:
-    """Return the same nesting over other leaves of the same lengths.
-
-    Extension types are replaced by their storage, unless ``keep_extensions``: then the leaves must
-    keep their types. Parts that are not affected, as determined by their type, are returned
-    unchanged.
-    """
-    t = array.type
-    if not concerns(t):
-        return array
-    inner = partial(_with_leaves, replace=replace, concerns=concerns,
-                    keep_extensions=keep_extensions)
-    if isinstance(t, pa.BaseExtensionType):
-        storage = inner(array.storage)
-        return pa.ExtensionArray.from_storage(t, storage) if keep_extensions else storage
-    if not _is_nested(t):
-        return replace(array)
-    is_struct = pa.types.is_struct(t)
-    children = list(map(inner, map(array.field, range(t.num_fields)) if is_struct
-                        else [array.values]))
-    new = _with_children(t, [child.type for child in children])
-    if is_struct and array.offset:  # the fields do not include the offset
-        return pa.StructArray.from_arrays(children, fields=list(new),
-                                          mask=array.is_null() if array.null_count else None)
-    return pa.Array.from_buffers(new, len(array), array.buffers()[:t.num_buffers],
-                                 offset=array.offset, children=children)
 
 
 def _flattened(array: pa.Array) -> Iterator[pa.Array]:
@@ -164,7 +164,7 @@ def decode_half_dictionaries(table: pa.Table) -> pa.Table:
 
 
 def _decoded(array: pa.Array) -> pa.Array:
-    return _with_leaves(array, lambda leaf: leaf.dictionary.take(leaf.indices),
+    return with_leaves(array, lambda leaf: leaf.dictionary.take(leaf.indices),
                         _has_half_dictionary)
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from secure_bloom.arrow.leaves import with_leaf_types
 from secure_bloom.arrow.masking import check_writable
-from secure_bloom.arrow.views import without_views
+from secure_bloom.arrow.views import convert_views, without_views
 from secure_bloom.display import names
 from secure_bloom.errors import ColumnError
 
@@ -204,7 +204,7 @@ def _batches(items: Iterable[Any]) -> Iterator[pa.RecordBatch]:
 # --- types ---------------------------------------------------------------------------------------
 
 def _storable(schema: pa.Schema, widen: bool) -> pa.Schema:
-    """Return the schema with large text and binary instead of views, where Arrow can convert.
+    """Return the schema with large text and binary instead of views.
 
     With ``widen``, dictionaries have room for more values: each batch may bring others, and pyarrow
     cannot read more than its index type can count.
@@ -215,16 +215,8 @@ def _storable(schema: pa.Schema, widen: bool) -> pa.Schema:
             return pa.dictionary(index, without_views(t.value_type), t.ordered)
         return without_views(t)
 
-    fields = []
-    for field in schema:
-        new = field.with_type(with_leaf_types(field.type, leaf))
-        try:
-            if new.type != field.type:
-                pa.nulls(0, field.type).cast(new.type)
-        except pa.ArrowNotImplementedError:  # in list views
-            new = field
-        fields.append(new)
-    return pa.schema(fields, schema.metadata)
+    return pa.schema([field.with_type(with_leaf_types(field.type, leaf)) for field in schema],
+                     schema.metadata)
 
 
 def _check_same(batch: pa.RecordBatch, schema: pa.Schema, number: int) -> None:
@@ -257,9 +249,11 @@ def _kind(t: pa.DataType) -> pa.DataType:
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema, number: int) -> pa.RecordBatch:
-    columns = [pa.nulls(len(column), field.type) if _is_null(column) else column
-               for column, field in zip(batch.columns, schema, strict=True)]
     try:
+        columns = [pa.nulls(len(column), field.type) if _is_null(column)
+                   else convert_views(column, without_views(column.type))
+                   if pa.types.is_nested(column.type) else column
+                   for column, field in zip(batch.columns, schema, strict=True)]
         return pa.RecordBatch.from_arrays(columns, names=schema.names).cast(schema)
     except (pa.ArrowException, ValueError) as error:
         raise ColumnError(f"batch {number} cannot be converted to the schema of the others: "

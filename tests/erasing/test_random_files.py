@@ -122,7 +122,7 @@ def random_options(rng: random.Random, kind: str) -> dict:
     options = {
         "compression": rng.choice(["none", "snappy", "gzip", "zstd", "lz4", "brotli"]),
         "data_page_version": rng.choice(["1.0", "2.0"]),
-        "data_page_size": rng.choice([1, 64, 2**20]),
+        "data_page_size": rng.choice([128, 200, 2**20]),
         "write_batch_size": rng.choice([1, 3, 1024]),
         "write_page_index": rng.random() < 0.5,
         "write_statistics": rng.choice([True, False, ["row"]]),

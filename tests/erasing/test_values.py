@@ -143,7 +143,8 @@ def test_lists_of_an_encrypted_file_whose_row_groups_move(tmp_path, lost):
     lists = [None if n % 5 == 4 else [n, None, n][:n % 4] for n in range(12)]
     table = pa.table({"l": lists, "n": range(12)})
     write_table(table, path, encryption=key, row_group_size=2, write_page_index=True,
-                data_page_size=1, write_batch_size=1, bloom_filters=True)
+                data_page_size=1, write_batch_size=1, use_dictionary=False,
+                bloom_filters=True)
     keys = ExplicitKeys(b"0123456789abcdef")
     erase(path, "n", lost, keys, max_share=1)
     assert ParquetFile(path, keys).read().equals(
