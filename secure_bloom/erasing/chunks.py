@@ -139,8 +139,9 @@ class WrittenChunk:
         self._start, self._stored = 0, StoredPages()
 
     def pages(self, start: int) -> Iterator[Part]:
-        yield from copied_pages(self._new_file, self._new.pages or (0, 0), None,
-                                self.chunk.modules, self._stored)
+        with error_location(**self.chunk.place):
+            yield from copied_pages(self._new_file, self._new.pages or (0, 0), None,
+                                    self.chunk.modules, self._stored)
         replace_pages(self.chunk, self._new, start, self._stored)
         self._start = start + self._stored.dictionary_size
 
