@@ -103,12 +103,13 @@ class EncryptionRequirement:
         """Check columns whose values come from a file's path, which is not authenticated.
 
         ``names`` are these columns, ``columns`` those of the file. Raises AuthenticationError if
-        one of the names must be encrypted, or replaces an encrypted column of the file.
+        one of the names must be encrypted, or replaces an encrypted column of the file. Names that
+        differ only in case count as equal: SQL would find the one for the other.
         """
-        own = {self._folded(leaf.parts[0]) for leaf in columns}
-        demanded = {self._folded(name) for name in self.columns}
+        own = {leaf.parts[0].lower() for leaf in columns}
+        demanded = {name.lower() for name in self.columns}
         for name in names:
-            folded = self._folded(name)
+            folded = name.lower()
             if (self.every_column and folded in own) \
                     or any(is_at_or_below(one, folded) for one in demanded):
                 raise AuthenticationError("it must be encrypted, but its values come from the "

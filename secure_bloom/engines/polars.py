@@ -111,13 +111,15 @@ def frame_schema(source: Dataset) -> pl.Schema:
     Raises UnsupportedError if Polars has no type for a column, or if a column has no name.
     """
     import polars as pl
+
+    from secure_bloom.engines.polars_frames import as_frame
     types: dict[str, pl.DataType] = {}
     for field in source.schema:
         if not field.name:  # Polars would rename it, and not find it when it reads
             raise UnsupportedError("Polars cannot hold a column with an empty name; pass a schema "
                                    "without this column")
         try:
-            own = _frame(pa.schema([field]).empty_table()).schema
+            own = as_frame(pa.schema([field]).empty_table()).schema
             types.update(pl.LazyFrame(schema=own).collect_schema())
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException) \
                 as error:
@@ -156,16 +158,10 @@ class _DatasetSource:
 
     def _frames(self, scanner: Any, n_rows: int | None) -> Iterator[pl.DataFrame]:
         from secure_bloom.engines.polars_files import FrameReader
+        from secure_bloom.engines.polars_frames import as_frame
         if self._source.filters_rows:
-            return map(_frame, scanner.to_batches())
+            return map(as_frame, scanner.to_batches())
         types = frame_schema(self._source)
         wanted = {name: types[name] for name in scanner.projected_schema.names}
         return scanner.rows_by(lambda read_arrow, pool: FrameReader(
             read_arrow, pool, self._source.schema, wanted, n_rows))
-
-
-def _frame(rows: pa.RecordBatch | pa.Table) -> pl.DataFrame:
-    import polars as pl
-    frame = pl.from_arrow(rows)
-    assert isinstance(frame, pl.DataFrame)
-    return frame

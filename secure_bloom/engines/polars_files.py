@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from secure_bloom.datasets.dataset_file import OpenedFile
 from secure_bloom.datasets.scan import ReadRows
+from secure_bloom.engines.polars_frames import as_frame
 from secure_bloom.errors import KeyRetrievalError
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.reader import ParquetFile
@@ -59,7 +60,7 @@ class FrameReader:
 
     def _by_arrow(self, files: list[OpenedFile]) -> Iterator[pl.DataFrame]:
         for batch in self._read_arrow(files):
-            yield pl.DataFrame(batch)
+            yield as_frame(batch)
 
     def _native(self, plans: list[tuple[OpenedFile, Any]]) -> Iterator[pl.DataFrame]:
         rows = 0
