@@ -87,6 +87,25 @@ def with_footer_key_metadata(data: bytes, keys, key_metadata: bytes) -> bytes:
     return data[:footer.start] + footer.to_bytes()
 
 
+def with_names_exchanged(data: bytes, keys, own: bytes, own_keys, names) -> bytes:
+    """Return a file in which two columns, whose names have one length, have exchanged their names.
+
+    Its encrypted footer is under the footer key of another file. No other key is needed, except to
+    build the footer here: the columns keep their modules.
+    """
+    footer = open_footer(data, key_retriever(keys))
+    other = open_footer(own, key_retriever(own_keys))
+    content = bytearray(footer._content())
+    first, second = (bytes([len(name)]) + name.encode() for name in names)
+    places = content.index(first), content.index(second)
+    for place, name in zip(places, (second, first), strict=True):
+        content[place:place + len(name)] = name
+    footer.set_footer_key_metadata(other.footer_key_metadata)
+    tail = thrift.encode(footer._crypto_meta) + other.crypto.footer_cipher.encrypt(
+        bytes(content), footer._footer_aad())
+    return data[:footer.start] + tail + len(tail).to_bytes(4, "little") + b"PARE"
+
+
 def _chunks(footer, column: str, row_groups):
     return [chunk for number in row_groups for chunk in footer.row_groups[number]
             if chunk.column.path == column]

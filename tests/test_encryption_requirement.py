@@ -38,6 +38,7 @@ from tests.forging import (
     stripped,
     under_another_name,
     with_footer_key_metadata,
+    with_names_exchanged,
     with_open_metadata,
 )
 from tests.peers.keys import Keys, KeyTools
@@ -569,3 +570,19 @@ def test_an_algorithm_that_authenticates_no_pages_does_not_pass():
         refused(forged, required)
     signed = written(plaintext_footer=True, encryption_algorithm="AES_GCM_CTR_V1")
     assert read_table(signed, keys=KMS, require_encryption=["ssn"]).equals(TABLE)
+
+
+@pytest.mark.parametrize("required", [None, True, {"ssn": "pii", "nam": "pii"}])
+def test_names_of_columns_that_the_holder_of_another_key_exchanged_are_noticed(required):
+    people = pa.table({"ssn": ["a1", "a2"], "nam": ["n1", "n2"]})
+    data = written(columns=["ssn", "nam"], table=people, filters={"ssn": True})
+    own = written(footer="public", key="public", columns=["ssn"], table=people, filters=None)
+    forged = with_names_exchanged(data, KMS, own, InMemoryKms({"public": KEYS["public"]}),
+                                  ("ssn", "nam"))
+    with ParquetFile(forged, KMS, require_encryption=required) as file:
+        for use in (lambda: file.prune([("ssn", "==", "a1")]),
+                    lambda: file.read(["nam"], [("ssn", "==", "a1")]),
+                    lambda: file.read_bloom_filter(0, "ssn")):
+            with pytest.raises(AuthenticationError, match="that of another column") as raised:
+                use()
+            assert (raised.value.row_group, raised.value.column) == (0, "ssn")

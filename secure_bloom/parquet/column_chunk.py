@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from secure_bloom.crypto.aad import ModuleType, module_aad
 from secure_bloom.crypto.modules import OVERHEAD, ModuleCipher
-from secure_bloom.errors import NO_KEY, FormatError, error_location
+from secure_bloom.errors import NO_KEY, AuthenticationError, FormatError, error_location
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.chunk_modules import ChunkModules
 from secure_bloom.parquet.schema import LeafColumn
@@ -29,6 +29,7 @@ _COLUMN_CHUNK_LAYOUT: Layout = {8: {1: {}, 2: {}}}  # and 3, ColumnMetaData: dec
 # Field ids of parquet.thrift that this module uses.
 _FILE_PATH, _META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA = 1, 3, 8, 9  # ColumnChunk
 _OFFSET_INDEX, _COLUMN_INDEX = (4, 5), (6, 7)  # likewise: offset and length of each
+_TYPE, _PATH = 1, 3  # ColumnMetaData: physical type, path in the schema
 _NUM_VALUES, _COMPRESSED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 5, 7, 9, 11  # ColumnMetaData
 _STATISTICS, _ENCODING_STATS, _BLOOM_OFFSET, _BLOOM_LENGTH = 12, 13, 14, 15  # likewise
 _GEOSPATIAL = 17  # likewise
@@ -322,6 +323,20 @@ class ColumnChunk:
             metas.append(redacted)
         return metas
 
+    def _check_is_of_column(self, meta: Struct) -> None:
+        """Check metadata that the column's key protects against the schema, which it does not.
+
+        Who has another key can write another footer around the columns, with their names exchanged.
+        """
+        path, parts = meta.get(_PATH), self.column.parts
+        if isinstance(path, bytes):
+            parts = tuple(name.decode("utf-8", "backslashreplace")
+                          for name in thrift.decode_binaries(path))
+        if parts != self.column.parts \
+                or meta.get_int(_TYPE) != PHYSICAL_TYPES.index(self.column.type.physical_type):
+            raise AuthenticationError("the column's encrypted metadata is that of another column "
+                                      "than the schema says")
+
     def set_key_metadata(self, key_metadata: bytes) -> None:
         """Replace the file's metadata for the column's own key."""
         self.to_change()
@@ -383,11 +398,13 @@ class ColumnChunk:
                 if cipher is None:
                     raise FormatError("the column has encrypted metadata but is not encrypted")
                 plaintext = cipher.decrypt(module, self.aad(ModuleType.COLUMN_META_DATA))
-                decoded.meta = opened = self._decode(plaintext, _COLUMN_META_LAYOUT)
+                opened = self._decode(plaintext, _COLUMN_META_LAYOUT)
+                self._check_is_of_column(opened)
+                decoded.meta = opened
                 return opened
             meta = self._written_metadata()
             if meta is None:
                 raise FormatError("the column has no metadata")
-            if meta.get_int(1) != PHYSICAL_TYPES.index(self.column.type.physical_type):
+            if meta.get_int(_TYPE) != PHYSICAL_TYPES.index(self.column.type.physical_type):
                 raise FormatError("the column's type differs from the schema")
             return meta

@@ -9,6 +9,7 @@ from secure_bloom.parquet.thrift.protocol import (
     LIST,
     MAX_DEPTH,
     STRUCT,
+    decode_binaries,
     decode_int,
     encode_int,
     encode_varint,
@@ -29,6 +30,6 @@ from secure_bloom.parquet.thrift.tree import (
 )
 
 __all__ = ["BINARY", "BYTE", "I16", "I32", "I64", "LIST", "MAX_DEPTH", "MAX_REMEMBERED", "STRUCT",
-           "Layout", "Recurring", "Slices", "Struct", "decode", "decode_int", "each", "encode",
-           "encode_int", "encode_varint", "end_of_struct", "kernels_for",
+           "Layout", "Recurring", "Slices", "Struct", "decode", "decode_binaries", "decode_int",
+           "each", "encode", "encode_int", "encode_varint", "end_of_struct", "kernels_for",
            "no_garbage_collection", "structs"]

@@ -44,6 +44,21 @@ def decode_binary(raw: bytes) -> bytes:
     return bytes(raw[start:end])
 
 
+def decode_binaries(raw: bytes) -> list[bytes]:
+    """Return the values of a list of length-prefixed binaries."""
+    found = []
+    try:
+        size, type_, position = read_list_header(raw, 0)
+        if type_ != BINARY:
+            raise FormatError("a Thrift list has elements of another type")
+        for _ in range(size):
+            start, position = binary_bounds(raw, position)
+            found.append(bytes(raw[start:position]))
+    except IndexError:
+        raise FormatError("a Thrift list is truncated") from None
+    return found
+
+
 def encode_varint(value: int) -> bytes:
     """Encode an unsigned varint."""
     out = bytearray()
