@@ -2,6 +2,7 @@
 
 from tests.soak.check import Check
 from tests.soak.checks import (
+    adversary,
     concurrency,
     crashes,
     differential,
@@ -24,4 +25,4 @@ CHECKS: dict[str, Check] = {check.name: check for check in (
     false_negatives.CHECK, false_positives.CHECK, tampering.CHECK, swaps.CHECK,
     hostile_bytes.CHECK, crashes.CHECK, erasing.CHECK, long_life.CHECK,
     differential.CHECK, concurrency.CHECK, storage_faults.CHECK, nonces.CHECK, secrets.CHECK,
-    guided.CHECK, spark_false_negatives.CHECK, spark_secrets.CHECK)}
+    guided.CHECK, adversary.CHECK, spark_false_negatives.CHECK, spark_secrets.CHECK)}
