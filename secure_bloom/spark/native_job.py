@@ -142,6 +142,9 @@ def _check_kept(df: DataFrame, asked: WriteOptions) -> None:
         if conf.get(name, None) not in (None, *same):
             raise ImpossibleError(f"with this setting of {name}, Spark's writer stores other types "
                                   "or values")
+    if '"variant"' in df.schema.json():
+        raise ImpossibleError("Spark's writer splits variants into columns, which only Spark's "
+                              "reader puts together")
     if '"timestamp"' in df.schema.json() and conf.get(_TIMESTAMPS, None) != "TIMESTAMP_MICROS":
         raise ImpossibleError(f"{_TIMESTAMPS} is not TIMESTAMP_MICROS, so Spark's writer would "
                               "store timestamps as INT96")

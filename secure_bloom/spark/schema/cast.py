@@ -25,6 +25,7 @@ def cast_to_schema(array: pa.Array, type_: pa.DataType) -> pa.Array:
     mask = array.is_null() if array.null_count else None
     if pa.types.is_struct(source) and pa.types.is_struct(type_):
         names = [field.name for field in source]
+        _check_not_shredded(names, type_)
         fields = []
         for field in type_:
             name = find_name(field.name, names)
@@ -41,6 +42,16 @@ def cast_to_schema(array: pa.Array, type_: pa.DataType) -> pa.Array:
         values = cast_to_schema(array.values, type_.value_type)
         return pa.ListArray.from_arrays(array.offsets, values, type=type_, mask=mask)
     return _cast(array, type_)
+
+
+def _check_not_shredded(names: list[str], type_: pa.DataType) -> None:
+    """Raise UnsupportedError if a struct in a file holds a variant that is split into columns."""
+    if "typed_value" in names and {field.name for field in type_} == {"value", "metadata"}:
+        raise UnsupportedError(
+            "it is a variant whose values are split into columns (shredded), which only Spark's "
+            "own reader puts together; read it with spark.read.parquet or engine=\"native\", or "
+            "write it with spark.sql.variant.inferShreddingSchema and "
+            "spark.sql.variant.writeShredding.enabled set to false")
 
 
 def dropped_field(source: pa.DataType, type_: pa.DataType) -> tuple[str, ...] | None:
