@@ -53,7 +53,7 @@ class Claim:
         try:
             values = json.loads(data)
             return cls(frozenset(values["files"]), values["folder"])
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise FormatError("this is not a valid claim of a job") from None
 
 

@@ -26,7 +26,7 @@ def is_dead(process: bytes) -> bool:
         if {key: known[key] for key in ("boot", "namespace")} != _system():
             return False
         pid, began = int(known["pid"]), known["began"]
-    except (ValueError, TypeError, KeyError, OSError):
+    except (ValueError, TypeError, KeyError, OSError, RecursionError, OverflowError):
         return False
     try:
         return _began(pid) != began

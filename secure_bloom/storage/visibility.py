@@ -100,7 +100,7 @@ class CommitRecord:
                 raise ValueError("its folder is not a valid Hive folder")
             if record.stream is not None and not re.fullmatch(r"[\w-]+", record.stream):
                 raise ValueError("its stream is not a valid query id")
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise FormatError(f"this commit record cannot be parsed ({error}); a newer "
                               "secure_bloom may have written it") from None
         return record

@@ -271,7 +271,7 @@ def test_a_copy_without_staging_shows_everything(local):
 
 
 @pytest.mark.parametrize("record", [
-    b"", b"{", b"[]", b'{"version": 2, "files": []}', b'{"version": 1}',
+    b"", b"{", b"[]", b"[" * 10**5, b'{"version": 2, "files": []}', b'{"version": 1}',
     b'{"version": 1, "files": [], "new": 1}',
     CommitRecord(["../other/a.parquet"]).to_bytes(),
     CommitRecord([], {"/etc/a.parquet": [1, 1]}).to_bytes(),

@@ -1,6 +1,7 @@
 """What fails while folders are listed and files are read: the answer is right, or an error."""
 
 import os
+import re
 from types import SimpleNamespace
 
 import pyarrow.fs as pa_fs
@@ -159,6 +160,13 @@ def test_a_process_of_which_nothing_can_be_known_may_be_alive(monkeypatch):
     monkeypatch.setattr(processes, "_began", refused)
     assert not processes.is_dead(this)
     assert processes.this_process() == b""
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"[" * 10**5, b'{"pid": 1}', b"pid of infinity"])
+def test_a_process_that_is_not_described_may_be_alive(text):
+    if text == b"pid of infinity":
+        text = re.sub(rb'"pid": \d+', b'"pid": 1e999', processes.this_process())
+    assert not processes.is_dead(text)
 
 
 # --- markers -------------------------------------------------------------------------------------
