@@ -157,7 +157,8 @@ def test_a_claim_of_a_job_that_has_ended_is_not_in_the_way(store):
     assert not is_being_replaced(store.filesystem, path)
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"[" * 10**5, b'{"files": 1, "folder": ""}', b"{}"])
+@pytest.mark.parametrize("content", [b"", b"[]", b"[" * 10**5, b"{}",
+                                     b'{"files": 1, "folder": ""}'])
 def test_a_claim_that_cannot_be_understood(store, content):
     job = store.job()
     job.write_marker(REPLACING, content)
