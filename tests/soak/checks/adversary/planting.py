@@ -74,11 +74,12 @@ def plant_index(player: Player) -> str:
     """Plant an index that covers all files, and has no value."""
     master_key = player.random.choice([None, None, "other", "other", "pii"])
     hidden = player.random.choice(["", "", "_h/p.parquet", "sub/.p.parquet"])
-    return forge_index(player, master_key, hidden)
+    column = player.random.choice(["ssn", "ssn", "ssn", "note"])
+    return forge_index(player, master_key, hidden, column)
 
 
 def forge_index(player: Player, master_key: str | None, hidden: str = "",
-                column_type: ColumnType | None = None) -> str:
+                column: str = "ssn") -> str:
     """Publish an index under a key of the player's, as the newest version.
 
     It covers the files of the table, whose footers the player is assumed to know. If ``hidden`` is
@@ -93,14 +94,14 @@ def forge_index(player: Player, master_key: str | None, hidden: str = "",
     found = [entry for entry in entries if entry is not None]
     kms = CachedKms(PLAYER)
     # A key that the player does not have is only claimed.
-    manifest = Manifest.new("ssn", master_key and "other", kms)
-    player.make_room(f"{_INDEX}/x")
-    info = write_segment(_LOCAL, str(player.folder / _INDEX), manifest.key,
-                         column_type or ColumnType("BYTE_ARRAY", 0, pa.string()),
+    manifest = Manifest.new(column, master_key and "other", kms)
+    folder = player.make_room(f"_index/{column}/x").parent
+    info = write_segment(_LOCAL, str(folder), manifest.key,
+                         ColumnType("BYTE_ARRAY", 0, pa.string()),
                          Geometry.of(0, sum(entry.row_groups for entry in found)),
                          [np.empty(0, np.uint64)], 0, FileTable.of(found))
-    _publish(player, manifest, Body("ssn", (info,)), master_key)
-    return f"under {master_key}, {len(found)} files"
+    _publish(player, manifest, Body(column, (info,)), master_key)
+    return f"of {column} under {master_key}, {len(found)} files"
 
 
 def _entry(player: Player, path: str) -> FileEntry | None:
@@ -119,7 +120,7 @@ def _publish(player: Player, manifest: Manifest, body: Body, master_key: str | N
     data = manifest.next(body, version).to_bytes()
     if master_key == "pii":
         data = data.replace(b'\\"other\\"', b'\\"pii\\"')
-    player.write(f"{_INDEX}/{version:012}.manifest", data)
+    player.write(f"_index/{body.column}/{version:012}.manifest", data)
 
 
 def plant_bomb(player: Player) -> str:

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow.compute as pc
+import pyarrow.fs as pa_fs
 
 import secure_bloom
 from secure_bloom import Policy, errors
 from secure_bloom.errors import SecureBloomError
+from secure_bloom.storage.visibility import data_files
 from tests.soak.checks.adversary.table import OWNER, Row, Table, rows_of
 
 MODES = "off", "auto", "require"
@@ -50,7 +52,19 @@ def _read_table(table: Table, persons: list[str], options: dict[str, Any]) -> li
 
 
 def _dataset(table: Table, persons: list[str], options: dict[str, Any]) -> list[Row]:
-    return [*rows_of(secure_bloom.dataset(table.folder, OWNER, **options).to_table(
+    people = secure_bloom.dataset(table.folder, OWNER, **options)
+    condition = pc.field("ssn").isin(persons)
+    rows = people.to_table(filter=condition)
+    assert people.count_rows(condition) == rows.num_rows
+    return [*rows_of(rows)]
+
+
+def _files(table: Table, persons: list[str], options: dict[str, Any]) -> list[Row]:
+    """Read a list of the files, instead of their folder."""
+    paths = data_files(pa_fs.LocalFileSystem(), str(table.folder))
+    if not paths:
+        raise FileNotFoundError("there are no files to list")
+    return [*rows_of(secure_bloom.dataset(paths, OWNER, **options).to_table(
         filter=pc.field("ssn").isin(persons)))]
 
 
@@ -75,7 +89,8 @@ def _polars(table: Table, persons: list[str], options: dict[str, Any]) -> list[R
 
 
 
-READERS: dict[str, Reader] = {"read_table": _read_table, "dataset": _dataset, "find": _find,
+READERS: dict[str, Reader] = {"read_table": _read_table, "dataset": _dataset, "files": _files,
+                              "find": _find,
                               "duckdb": _duckdb, "polars": _polars}
 
 
