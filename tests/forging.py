@@ -94,16 +94,28 @@ def with_names_exchanged(data: bytes, keys, own: bytes, own_keys, names) -> byte
     build the footer here: the columns keep their modules.
     """
     footer = open_footer(data, key_retriever(keys))
-    other = open_footer(own, key_retriever(own_keys))
     content = bytearray(footer._content())
     first, second = (bytes([len(name)]) + name.encode() for name in names)
     places = content.index(first), content.index(second)
     for place, name in zip(places, (second, first), strict=True):
         content[place:place + len(name)] = name
+    return data[:footer.start] + _sealed_by(footer, bytes(content), own, own_keys)
+
+
+def with_fewer_row_groups(data: bytes, keys, own: bytes, own_keys, count: int) -> bytes:
+    """Return a file of the first row groups of another one, with a footer made in the same way."""
+    footer = open_footer(data, key_retriever(keys))
+    footer.keep_row_groups(list(footer.row_groups)[:count])
+    return data[:footer.start] + _sealed_by(footer, footer._content(), own, own_keys)
+
+
+def _sealed_by(footer, content: bytes, own: bytes, own_keys) -> bytes:
+    """Return the end of a file: a footer under the footer key of another file."""
+    other = open_footer(own, key_retriever(own_keys))
     footer.set_footer_key_metadata(other.footer_key_metadata)
     tail = thrift.encode(footer._crypto_meta) + other.crypto.footer_cipher.encrypt(
-        bytes(content), footer._footer_aad())
-    return data[:footer.start] + tail + len(tail).to_bytes(4, "little") + b"PARE"
+        content, footer._footer_aad())
+    return tail + len(tail).to_bytes(4, "little") + b"PARE"
 
 
 def _chunks(footer, column: str, row_groups):

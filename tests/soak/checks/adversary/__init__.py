@@ -26,9 +26,9 @@ MOVES: dict[str, Callable[[Player], str]] = {
         moves.roll_index_back, moves.roll_all_back, moves.renumber_manifest, moves.truncate,
         moves.pad, moves.flip, moves.retime, moves.hard_link, moves.symbolic_link,
         splicing.splice, splicing.move_modules, splicing.splice_footer,
-        planting.plant_plaintext, planting.plant_under_other_key, planting.plant_index,
-        planting.plant_bomb, planting.plant_garbage, planting.plant_sparse, planting.plant_fifo,
-        planting.plant_kind, planting.plant_folder, planting.plant_marker)}
+        planting.plant_plaintext, planting.plant_under_other_key, planting.plant_own_footer,
+        planting.plant_index, planting.plant_bomb, planting.plant_garbage, planting.plant_sparse,
+        planting.plant_fifo, planting.plant_kind, planting.plant_folder, planting.plant_marker)}
 
 _OFTEN = {"exchange": 3, "replace": 3, "roll_back": 4, "splice": 5, "plant_index": 5,
           "plant_bomb": 0.2, "plant_sparse": 0.5}

@@ -20,6 +20,7 @@ from tests.soak.checks.adversary.readers import (
     answer,
     demands_balances,
     is_typed,
+    names_the_footer_key,
     names_the_key,
     requirements,
 )
@@ -89,12 +90,15 @@ class Judge:
     ----------
     planted : set of Groups
         Rows of files that the player has written under keys of his own.
+    refooted : set of Groups
+        Rows of the owner's row groups around which the player has written a footer.
     counts : Counter
         What the answers were.
     """
 
     table: Table
     planted: set[Groups] = field(default_factory=set)
+    refooted: set[Groups] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
     _known: dict[tuple[bytes, str], Outcome] = field(default_factory=dict)
     _by_identity: dict[bytes, set[Groups]] = field(default_factory=dict)
@@ -195,6 +199,8 @@ class Judge:
         if not isinstance(outcome, Whole) or outcome.groups in self.table.versions.values():
             return
         if not names_the_key(requirement) and outcome.groups in self.planted:
+            return
+        if not names_the_footer_key(requirement) and outcome.groups in self.refooted:
             return
         raise Wrong(f"{path} is read whole, but its owner has never written these rows: "
                     f"{outcome.groups}")

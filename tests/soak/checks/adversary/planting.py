@@ -18,10 +18,10 @@ from secure_bloom.index.manifest import Body, Manifest
 from secure_bloom.index.segment_writer import write_segment
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.sbbf.column_type import ColumnType
-from tests.forging import plaintext_file
+from tests.forging import plaintext_file, with_fewer_row_groups
 from tests.soak.checks.adversary.moves import padded
 from tests.soak.checks.adversary.player import Player
-from tests.soak.checks.adversary.table import OWNER, PERSONS, PLAYER, groups_of
+from tests.soak.checks.adversary.table import OWNER, PERSONS, PLAYER, digest, groups_of
 
 _LOCAL = pa_fs.LocalFileSystem()
 _INDEX = "_index/ssn"
@@ -39,6 +39,20 @@ def plant_plaintext(player: Player) -> str:
 def plant_under_other_key(player: Player) -> str:
     """Plant a file under the player's own keys."""
     return _plant(player, _own_file(player))
+
+
+def plant_own_footer(player: Player) -> str:
+    """Write another footer around some row groups of a file, under the player's own key."""
+    path = player.random.choice(player.data())
+    data, time = player.read(path), player.time(path)
+    groups = player.table.versions.get(digest(data), ())
+    if len(groups) < 2 or data[-4:] != b"PARE":
+        return "nothing"
+    count = player.random.randrange(1, len(groups))
+    player.judge.refooted.add(groups[:count])
+    player.write(path, padded(with_fewer_row_groups(data, OWNER, _own_file(player), PLAYER, count),
+                              len(data)), time)
+    return f"{count} of {len(groups)} row groups of {path}"
 
 
 def _own_file(player: Player) -> bytes:

@@ -41,6 +41,11 @@ def names_the_key(requirement: str) -> bool:
     return requirement not in ("column", "every column")
 
 
+def names_the_footer_key(requirement: str) -> bool:
+    """Whether a footer that a player has written around the owner's columns does not meet it."""
+    return requirement == "policy"
+
+
 def demands_balances(requirement: str) -> bool:
     """Whether the balances must be encrypted, too."""
     return requirement not in ("column", "column and key")
