@@ -212,19 +212,21 @@ class Judge:
         if isinstance(outcomes, Exception):
             raise Wrong(f"an answer, although the folder cannot be listed: {outcomes}")
         right: Counter[Row] = Counter()
+        own: Counter[Row] = Counter()  # of the player, whose own indexes may deny them
         is_exact = True
         for path, outcome in outcomes.items():
             if isinstance(outcome, Refused):
                 raise Wrong(f"an answer, although {path} is refused: {outcome.error}")
-            right.update(_rows(outcome.groups or (), question.persons))
+            (own if outcome.groups in self.planted else right).update(
+                _rows(outcome.groups or (), question.persons))
             is_exact &= outcome.groups is not None
         if not demands_balances(question.requirement) and any("balance=" in path
                                                               for path in outcomes):
             # Folder names may replace a column that need not be encrypted.
-            right, found = _persons(right), _persons(found)
+            right, found, own = map(_persons, (right, found, own))
         if missing := right - found:
             raise Wrong(f"rows that the files have are said to be absent: {dict(missing)}")
-        if is_exact and (more := found - right):
+        if is_exact and (more := found - right - own):
             raise Wrong(f"rows that the files do not have: {dict(more)}")
         if not is_exact and (more := found.keys() - self._all_rows()):
             raise Wrong(f"rows that no authentic file has: {more}")
