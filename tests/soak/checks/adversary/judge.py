@@ -148,10 +148,10 @@ class Judge:
         full = self.table.folder / path
         key = None
         try:
-            if full.stat().st_size <= _LARGEST:
-                material = full.with_name(f"_KEY_MATERIAL_FOR_{full.name}.json")
-                key = digest(full.read_bytes() + (material.read_bytes() if material.is_file()
-                                                  else b"")), requirement
+            material = full.with_name(f"_KEY_MATERIAL_FOR_{full.name}.json")
+            parts = [full, *[material][:material.exists()]]
+            if all(part.is_file() and part.stat().st_size <= _LARGEST for part in parts):
+                key = digest(b"".join(part.read_bytes() for part in parts)), requirement
         except OSError as error:
             return Refused(error)
         if key is None:
