@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 import secure_bloom
+from secure_bloom.errors import SecureBloomError
 from secure_bloom.index.file_table import SCHEMA, FileEntry, FileTable, Stamp
 from secure_bloom.index.geometry import Geometry
 from secure_bloom.index.manifest import Body, Manifest
@@ -124,7 +125,7 @@ def _entry(player: Player, path: str) -> FileEntry | None:
         [listed] = _LOCAL.get_file_info([full])
         with secure_bloom.ParquetFile(full, OWNER) as file:
             return FileEntry.of(file, path, Stamp.of(listed))
-    except Exception:  # a damaged file, which other moves have made
+    except (SecureBloomError, OSError):  # a damaged file, which other moves have made
         return None
 
 
