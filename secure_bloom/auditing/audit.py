@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple
 from hashlib import sha256
 from typing import Any
@@ -16,6 +16,7 @@ from secure_bloom.auditing.file import OpenFileAudit
 from secure_bloom.auditing.indexes import audit_indexes
 from secure_bloom.auditing.result import (
     ENCRYPTED_FOOTER,
+    NOT_PARQUET,
     UNREADABLE,
     AuditFinding,
     AuditResult,
@@ -37,6 +38,7 @@ from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NO_KEYS, shared_keys
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.parquet.footer import (
+    MAGIC,
     MAGIC_ENCRYPTED,
     TAIL_SIZE,
     encryption_algorithm,
@@ -106,15 +108,22 @@ def audit(path: FilePath, keys: Keys = None, *,
     paths = tables.data_files(parquet_files(filesystem, path, note))
     keys = shared_keys(keys)
     auditing = _Auditing(filesystem, keys, policy, tuple(guesses), scan)
-    shared, files, findings = _Shared(), {}, {}
-    for path_of, (file, found) in each_file(auditing.file, paths, files_at_once, advance):
-        files[path_of] = shared.file(file)
-        if found:
-            findings[path_of] = found
-    result = AuditResult(path, [files[one] for one in paths],
-                         [finding for one in paths for finding in findings.get(one, ())])
+    result, shared = AuditResult(path), _Shared()
+
+    def audit_files(paths: Sequence[str], advance: Callable[[float], None] | None = None) \
+            -> list[FileAudit]:
+        files, findings = {}, {}
+        for path_of, (file, found) in each_file(auditing.file, paths, files_at_once, advance):
+            files[path_of] = shared.file(file)
+            if found:
+                findings[path_of] = found
+        result.findings += [finding for one in paths for finding in findings.get(one, ())]
+        result.files += [files[one] for one in paths]
+        return [files[one] for one in paths]
+
+    audit_files(paths, advance)
+    tables.audit(filesystem, result, keys, policy, files_at_once, audit_files)
     result.findings += auditing.shared_ids()
-    tables.audit(filesystem, result, keys, policy, files_at_once)
     result.findings += audit_indexes(indexes, result.files,
                                      keys if isinstance(keys, CachedKms) else None, policy)
     if policy is not None:
@@ -155,11 +164,12 @@ class _Auditing:
             raise
         except FileError as error:
             kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
-            return FileAudit(path, UNREADABLE,
+            return FileAudit(path, UNREADABLE, rows=None,
                              not_checked=["the whole file: it cannot be read"]), \
                 [AuditFinding(kind, error.message, "replace the file with a good copy", path)]
         except (SecureBloomError, OSError) as error:
-            return FileAudit(path, UNREADABLE, not_checked=[f"everything: {error}"]), []
+            return FileAudit(path, UNREADABLE, rows=None, not_checked=[f"everything: {error}"],
+                             missing_keys=isinstance(error, KeyRetrievalError)), []
 
     def _one_version(self, path: str) -> tuple[FileAudit, list[AuditFinding]]:
         """Audit one version of the file, which must not be replaced during the audit."""
@@ -170,6 +180,8 @@ class _Auditing:
             return found
 
     def _audited(self, path: str, source: Source) -> tuple[FileAudit, list[AuditFinding]]:
+        if (reason := _other_format(path, source)) is not None:
+            return FileAudit(path, NOT_PARQUET, rows=None, not_checked=[reason]), []
         magic, is_encrypted = self._note_id(path, source)
         try:  # a plaintext file needs no keys, and explicit ones would refuse it
             return self._open(path, self._keys if is_encrypted else None)
@@ -201,7 +213,7 @@ class _Auditing:
     def _closed(self, path: str, source: Source, error: KeyRetrievalError) \
             -> tuple[FileAudit, list[AuditFinding]]:
         """Audit a file with an encrypted footer whose key is not available."""
-        result = FileAudit(path, ENCRYPTED_FOOTER, missing_keys=True,
+        result = FileAudit(path, ENCRYPTED_FOOTER, missing_keys=True, rows=None,
                            not_checked=[f"everything except its file id: {error.message}"])
         if not self._scan:
             result.not_checked.append("whether it contains plaintext filters: the bytes were not "
@@ -237,6 +249,19 @@ class _Auditing:
                 "rewrite the files, each with its own encryption properties", name)
                 for name in names]
         return findings
+
+
+def _other_format(path: str, source: Source) -> str | None:
+    """Return why this is not a Parquet file; None if it is, or is a part or a ruin of one."""
+    marks = (MAGIC, MAGIC_ENCRYPTED)
+    if bytes(source.read_tail(len(MAGIC))) in marks:  # read first: it is read anyway
+        return None
+    if bytes(source.read_at(len(MAGIC), 0)) in marks:
+        return None
+    if not source.size:
+        return "it is empty"
+    in_spite = ", in spite of its name" if path.endswith(".parquet") else ""
+    return f"it is not a Parquet file{in_spite}"
 
 
 def _without_match(policy: Policy, result: AuditResult,

@@ -45,7 +45,8 @@ class FileCompliance(Summarized):
     missing_keys: bool = False
 
     def _headline(self) -> str:
-        return f"{self.file}: {count(len(self.violations), 'violation')}"
+        unknown = ", not fully checked" if self.not_checked else ""
+        return f"{self.file}: {count(len(self.violations), 'violation')}{unknown}"
 
 
 def check_files(path: FilePath, policy: Policy | FilePath, keys: Keys = None, *,

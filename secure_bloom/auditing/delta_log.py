@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pa_fs
 
+from secure_bloom.auditing.log_texts import Mentions, texts_with_literals
 from secure_bloom.errors import FormatError
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.keys.retrieval import Keys
@@ -25,7 +26,8 @@ from secure_bloom.parquet.footer import MAGIC_ENCRYPTED
 from secure_bloom.reader import ParquetFile
 
 LOG = "_delta_log"
-BOUNDS, PARTITIONS, CONDITIONS = "minimum and maximum", "partition values", "conditions"
+BOUNDS, PARTITIONS, CONDITIONS, TEXTS = "minimum and maximum", "partition values", "conditions", \
+    "texts"
 
 _VERSION = re.compile(r"(\d{20})\.(?:json"
                       r"|(checkpoint)(?:\.\d{10}\.(\d{10})|(\.[^.]+))?\.(?:parquet|json))")
@@ -33,11 +35,16 @@ _MAX_LINE = 32 * 1024 * 1024  #: a line of JSON is one action, or the checksum o
 _BATCH_ROWS = 1024
 _ACTIONS = ("add", "remove", "cdc")
 _STATS = (("minValues",), ("maxValues",))
-_TEXTS = (("path",), ("stats",), ("partitionValues",))
 _SCHEMA = ("metaData", "schemaString")
+_TEXTS = {*((kind, name) for kind in _ACTIONS
+            for name in ("path", "stats", "partitionValues", "tags")), _SCHEMA,
+          *(("metaData", name) for name in ("configuration", "name", "description")),
+          ("txn", "appId"), ("domainMetadata", "configuration"), ("sidecar", "tags"),
+          ("checkpointMetadata", "tags")}  #: in a checkpoint, what is searched
+#: what is a text by name, and not searched as one
+_NO_TEXTS = frozenset({"path", "stats", "partitionValues", "schemaString", "location",
+                       "pathOrInlineDv"})
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
-_ATTRIBUTE = re.compile(r"[\w.]+#\d+L?")  # Spark's name of a column in a condition
-_NO_LITERALS = re.compile(r"\b(?:and|or|not|in|is|null|isnull|isnotnull|true|false)\b", re.I)
 
 
 @dataclass
@@ -48,20 +55,21 @@ class LogFile:
     ----------
     values : set of tuple
         Pairs of :data:`BOUNDS` or :data:`PARTITIONS` and the dotted path of a column that it has
-        them of; pairs of :data:`CONDITIONS` and a column that a condition compares with a value.
+        them of; pairs of :data:`CONDITIONS` or :data:`TEXTS` and a column that a text has with a
+        value.
     added, removed : set of str
         Data files, relative to the folder of the table or absolute.
     columns : dict of str to str
         Dotted paths of columns by those in files and statistics, which differ with column mapping.
-    compares : bool
-        Whether a condition compares anything with a value.
+    has_literals : bool
+        Whether a text has a value, perhaps of a column that was not looked for.
     """
 
     values: set[tuple[str, str]] = field(default_factory=set)
     added: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
     columns: dict[str, str] = field(default_factory=dict)
-    compares: bool = False
+    has_literals: bool = False
 
 
 def read_log_file(filesystem: pa_fs.FileSystem, path: str, keys: Keys,
@@ -69,7 +77,7 @@ def read_log_file(filesystem: pa_fs.FileSystem, path: str, keys: Keys,
     """Read a file of a log in bounded memory, except for the names of data files.
 
     ``keys`` are for encrypted checkpoints; what is encrypted there does not count as a value in
-    the log. ``columns`` are those that are looked for in conditions.
+    the log. ``columns`` are those that are looked for in conditions and other texts.
 
     Raises
     ------
@@ -79,13 +87,12 @@ def read_log_file(filesystem: pa_fs.FileSystem, path: str, keys: Keys,
         If it cannot be read, or was removed.
     """
     found = LogFile()
-    mentioned = {column: re.compile(rf"(?<!\w){re.escape(column.split('.')[0])}(?!\w)", re.I)
-                 for column in columns}
+    mentions = Mentions(columns)
     actions = _of_checkpoint(found, filesystem, path, keys) if path.endswith(".parquet") \
         else _of_json(filesystem, path)
     try:
         for action in actions:
-            _note(found, action, mentioned)
+            _note(found, action, mentions)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, pa.ArrowException):
         raise FormatError("this is not a log of Delta Lake", file=path) from None
     return found
@@ -144,11 +151,11 @@ def _of_checkpoint(found: LogFile, filesystem: pa_fs.FileSystem, path: str,
         hidden = {chunk.column.path for chunk in file.footer.column_chunks()
                   if chunk.encryption is not None}
         leaves = [leaf for leaf in file.columns
-                  if leaf.parts[0] in (*_ACTIONS, _SCHEMA[0]) and leaf.path not in hidden]
+                  if leaf.path not in hidden]
         bounds = [leaf for leaf in leaves
-                  if leaf.parts[1:2] == ("stats_parsed",) and leaf.parts[2:3] in _STATS]
-        texts = [leaf for leaf in leaves if leaf.parts == _SCHEMA
-                 or (leaf.parts[0] in _ACTIONS and leaf.parts[1:2] in _TEXTS)]
+                  if leaf.parts[0] in _ACTIONS and leaf.parts[1:2] == ("stats_parsed",)
+                  and leaf.parts[2:3] in _STATS]
+        texts = [leaf for leaf in leaves if leaf.parts[:2] in _TEXTS]
         if not bounds and not texts:
             return
         for batch in file.iter_batches([leaf.path for leaf in (*bounds, *texts)],
@@ -167,7 +174,7 @@ def _rows(batch: pa.RecordBatch, fields: set[tuple[str, ...]]) -> Iterator[dict[
                 yield {kind: {name: value}}
 
 
-def _note(found: LogFile, action: dict[str, Any], mentioned: dict[str, re.Pattern[str]]) -> None:
+def _note(found: LogFile, action: dict[str, Any], mentions: Mentions) -> None:
     files = {kind: action[kind] for kind in _ACTIONS if action.get(kind) is not None}
     for kind, file in files.items():
         _note_file(found, file)
@@ -175,16 +182,20 @@ def _note(found: LogFile, action: dict[str, Any], mentioned: dict[str, re.Patter
             (found.added if kind == "add" else found.removed).add(unquote(file["path"]))
     for file in action.get("allFiles") or ():  # of a version checksum
         _note_file(found, file)
-    schema = (action.get(_SCHEMA[0]) or {}).get(_SCHEMA[1])
-    if schema is not None:
-        found.columns.update(_columns(json.loads(schema)))
-    parameters = (action.get("commitInfo") or {}).get("operationParameters") or {}
-    for name, text in parameters.items():
-        for condition in _conditions(text) if "predicate" in name.lower() else ():
-            if _has_literal(condition):
-                found.compares = True
-                found.values.update((CONDITIONS, column) for column, pattern in mentioned.items()
-                                    if pattern.search(condition))
+    for metadata in (action.get(_SCHEMA[0]), action.get("metadata")):  # of a version checksum
+        if metadata and metadata.get(_SCHEMA[1]) is not None:
+            schema = json.loads(metadata[_SCHEMA[1]])
+            found.columns.update(_columns(schema))
+            _note_texts(found, schema, mentions)
+    dict((action.get("commitInfo") or {}).get("operationParameters") or {})  # raises if it is none
+    _note_texts(found, action, mentions)
+
+
+def _note_texts(found: LogFile, content: Any, mentions: Mentions) -> None:
+    for text in texts_with_literals(content, _NO_TEXTS):
+        found.has_literals = True
+        kind = CONDITIONS if text.is_condition else TEXTS
+        found.values.update((kind, column) for column in mentions.of(text))
 
 
 def _columns(struct: dict[str, Any], physical: str = "",
@@ -196,20 +207,6 @@ def _columns(struct: dict[str, Any], physical: str = "",
             yield from _columns(type_, f"{physical}{own}.", f"{logical}{name}.")
         else:
             yield physical + own, logical + name
-
-
-def _conditions(text: Any) -> Iterator[str]:
-    """Yield the conditions in a parameter: itself, or those of the clauses of a MERGE."""
-    if not isinstance(text, str):
-        return
-    try:
-        clauses = json.loads(text)
-    except ValueError:
-        clauses = None
-    if isinstance(clauses, list) and all(isinstance(clause, dict) for clause in clauses):
-        yield from (str(clause["predicate"]) for clause in clauses if clause.get("predicate"))
-    else:
-        yield text
 
 
 def _note_file(found: LogFile, file: dict[str, Any]) -> None:
@@ -230,10 +227,3 @@ def _leaves(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
             yield from _leaves(value, f"{prefix}{name}.")
         elif value is not None:
             yield prefix + name
-
-
-def _has_literal(condition: str) -> bool:
-    """Whether a condition, as Spark or delta-rs writes it, contains anything but columns."""
-    rest, attributes = _ATTRIBUTE.subn(" ", condition)
-    rest = _NO_LITERALS.sub(" ", rest)
-    return re.search(r"\w" if attributes else r"['\"]|(?<!\w)\d", rest) is not None

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-import pyarrow.fs as pa_fs
-
+from secure_bloom.auditing.audited_files import AuditedFiles
 from secure_bloom.auditing.delta_log import (
     BOUNDS,
     CONDITIONS,
     LOG,
     PARTITIONS,
+    TEXTS,
     LogFile,
     live_files,
     read_log_file,
 )
-from secure_bloom.auditing.result import NO_ENCRYPTION, AuditFinding, FileAudit
+from secure_bloom.auditing.result import NO_ENCRYPTION, FileAudit
 from secure_bloom.auditing.table_audit import OTHER_PARTITIONS, AuditedTable, TableAudit
-from secure_bloom.display import shown
 from secure_bloom.keys.retrieval import Keys
-from secure_bloom.policy.policy import Policy
 from secure_bloom.storage.many_files import each_file
 from secure_bloom.storage.table_formats import is_deletion_vector
-from secure_bloom.storage.visibility import is_hidden, relative_path
+from secure_bloom.storage.visibility import is_hidden
 
 _CHANGES = "_change_data"
 _STAGED = "_staged_commits"  # a catalog says which of these are valid
+_OUTSIDE = "this live file of the table is not in the audited folder: audit its own folder, too"
+_PERHAPS_OUTSIDE = "this file, which may be live, is not in the audited folder: audit its own " \
+                   "folder, too"
+_LOST = "this live file of the table does not exist, or is not a regular file"
+_REWRITE = "rewrite the table with encryption, run VACUUM, and withdraw the copies of the file"
 _MESSAGES = {
     BOUNDS: "the minimum and maximum of the column are in the table's log, where anyone can read "
             "them",
@@ -35,6 +38,8 @@ _MESSAGES = {
                 "names of folders, where anyone can read them",
     CONDITIONS: "a command compared the column with values, and these are in the table's log, "
                 "where anyone can read them",
+    TEXTS: "the table's log has values beside the name of the column, where anyone can read them: "
+           "in constraints or default values, properties, tags or parameters of commands",
 }
 _REMEDIES = {
     BOUNDS: "name only other columns in the table property delta.dataSkippingStatsColumns, write "
@@ -44,6 +49,8 @@ _REMEDIES = {
     CONDITIONS: "use MERGE with a table of such values instead of naming them; the log keeps what "
                 "it has until it is cleaned up (delta.logRetentionDuration), and copies keep it "
                 "longer",
+    TEXTS: "drop the constraint or default value, or remove the property; the log keeps what it "
+           "has until it is cleaned up (delta.logRetentionDuration), and copies keep it longer",
 }
 
 
@@ -97,29 +104,29 @@ def with_changes(paths: Sequence[str], tables: Sequence[DeltaTable]) -> list[str
 
 
 class DeltaAudit(TableAudit):
-    """The audit of one table.
+    """The audit of one table."""
 
-    ``known`` are the files and columns of which there are findings.
-    """
+    _table: DeltaTable
 
-    def __init__(self, filesystem: pa_fs.FileSystem, table: DeltaTable, files: Sequence[FileAudit],
-                 known: Container[tuple[str, str | None]], keys: Keys, policy: Policy | None,
-                 files_at_once: int | None):
-        super().__init__(filesystem, table, LOG, files, policy)
-        self._table, self._keys, self._at_once = table, keys, files_at_once
-        self._known = known
+    def __init__(self, audited: AuditedFiles, table: DeltaTable, files: Sequence[FileAudit],
+                 keys: Keys, files_at_once: int | None):
+        super().__init__(audited, table, LOG, files)
+        self._keys, self._at_once = keys, files_at_once
         self._columns: dict[str, str] = {}  # as in LogFile
 
     def run(self) -> None:
         """Fill in ``found`` and ``unread``."""
-        read = self._read_all(self._table.log, self._sensitive)
+        searched = set(self._sensitive)
+        read = self._read_all(self._table.log, searched)
         for path in sorted(read):
             self._columns.update(read[path].columns)
-        self._read_again(read)
+        live = self._live(read)
+        self._add_files(read, live)
+        self._read_again(read, searched)
         self.found.sort(key=lambda finding: finding.file)  # they were read in any order
         self.unread.sort(key=lambda file: file.file)
         self._report_values(read)
-        self._report_plaintext(self._role(read))
+        self._report_plaintext(self._role(live))
 
     def _read_all(self, paths: Sequence[str], columns: Iterable[str]) -> dict[str, LogFile]:
         def read(path: str) -> LogFile | None:
@@ -129,11 +136,12 @@ class DeltaAudit(TableAudit):
         return {path: file for path, file in each_file(read, paths, self._at_once, None)
                 if file is not None}
 
-    def _read_again(self, read: dict[str, LogFile]) -> None:
-        """Look for columns in conditions that only the log has told of, as sensitive ones."""
-        names = {name for path, name in self._columns.items()
-                 if self._is_sensitive(path)} - self._sensitive
-        paths = [path for path, file in read.items() if file.compares] if names else []
+    def _read_again(self, read: dict[str, LogFile], searched: set[str]) -> None:
+        """Look for columns in texts that only the log has told of, as sensitive ones."""
+        names = self._sensitive | {name for path, name in self._columns.items()
+                                   if self._is_sensitive(path)}
+        names -= searched
+        paths = [path for path, file in read.items() if file.has_literals] if names else []
         for path, file in self._read_all(paths, names).items():
             read[path].values |= file.values
         self._sensitive |= names
@@ -154,43 +162,65 @@ class DeltaAudit(TableAudit):
                 self._report(_MESSAGES[what], _REMEDIES[what], self._columns.get(column, column),
                              names)
 
+    # --- live files ------------------------------------------------------------------------------
+
+    def _live(self, read: dict[str, LogFile]) -> set[str] | None:
+        """Return the names of the live files, if the whole log was read."""
+        folders = {path: posixpath.basename(posixpath.dirname(path)) for path in self._table.log}
+        if len(read) < len(self._table.log) or _STAGED in folders.values():
+            return None
+        return live_files({posixpath.basename(path): file for path, file in read.items()
+                           if folders[path] == LOG})
+
+    def _add_files(self, read: dict[str, LogFile], live: set[str] | None) -> None:
+        """Add the live files that are not in the folder, or hidden; audit them if need be.
+
+        If it is not known which files are live, all that the log adds may be.
+        """
+        names = live if live is not None else {name for file in read.values()
+                                               for name in file.added}
+        own, hidden = {id(file) for file in self._files}, []
+        for name in sorted(names):
+            key = self._audited.key_of(self._table.folder, name)
+            file = None if key is None else self._audited.by_key.get(key)
+            if key is None:
+                self._not_here(name, _OUTSIDE if live is not None else _PERHAPS_OUTSIDE)
+            elif file is None:  # if it is not hidden, it did not exist when the folder was listed
+                if live is not None or is_hidden(key):
+                    hidden.append(key)
+            elif id(file) not in own:
+                self._files.append(file)
+        exist = self._audited.existing(hidden)
+        self._files += self._audited.audit(exist)
+        if live is not None:
+            for key in sorted(set(hidden) - set(exist)):
+                self._not_here(posixpath.join(self._table.folder, key), _LOST)
+        for derived in ("_sensitive", "_encrypted"):
+            vars(self).pop(derived, None)  # they are derived from the files
+
     # --- plaintext files -------------------------------------------------------------------------
 
-    def _role(self, read: dict[str, LogFile]) -> Callable[[str], str]:
-        """Return a function that says whether a data file is live, if the whole log was read."""
-        folders = {path: posixpath.basename(posixpath.dirname(path)) for path in self._table.log}
-        live = None
-        if len(read) == len(self._table.log) and _STAGED not in folders.values():
-            live = live_files({posixpath.basename(path): file for path, file in read.items()
-                               if folders[path] == LOG})
+    def _role(self, live: set[str] | None) -> Callable[[str], str]:
+        """Return a function that says whether a data file is live, if that is known."""
+        keys = {self._audited.key_of(self._table.folder, name) for name in live or ()}
 
         def role(path: str) -> str:
             if path in self._table.changes:
                 return "a file of the change data feed"
             if live is None:
                 return "a file in the folder of the table"
-            return "a live file" if relative_path(path, self._table.folder) in live \
+            return "a live file" if self._audited.key(path) in keys \
                 else "a file of an older version, or of no version"
         return role
 
     def _report_plaintext(self, role: Callable[[str], str]) -> None:
         """Report plaintext where other files of the table are encrypted."""
-        is_encrypted = self._has_encrypted_files()
-        for file in self._files:
-            if not file.rows:
-                continue  # it has no values, or cannot be read
-            columns = [column.column for column in file.columns
-                       if column.column in self._sensitive and not column.encrypted]
-            for column in columns:
-                if (file.file, column) not in self._known:
-                    self._report_file(file, f"the column is encrypted in other files of the "
-                                            f"table, but not in this one, {role(file.file)}",
-                                      column)
-            if not columns and file.encryption == NO_ENCRYPTION and is_encrypted:
-                self._report_file(file, "other files of the table are encrypted, but not this one, "
-                                        f"{role(file.file)}")
-
-    def _report_file(self, file: FileAudit, message: str, column: str | None = None) -> None:
-        self.found.append(AuditFinding(
-            "unencrypted", message, "rewrite the table with encryption, run VACUUM, and withdraw "
-            f"the copies of {shown(posixpath.basename(file.file))}", file.file, column))
+        self._report_mixed("the column is encrypted in other files of the table, but not in this "
+                           "one", _REWRITE, role)
+        for file in self._files if self._has_encrypted_files() else ():
+            if file.rows and file.encryption == NO_ENCRYPTION \
+                    and not any((file.file, column.column) in self._audited.known
+                                for column in file.columns):
+                self._report_plaintext_file(
+                    file, "other files of the table are encrypted, but not this one, "
+                    f"{role(file.file)}", _REWRITE)

@@ -156,7 +156,9 @@ class _ColumnAudit:
         if result.encrypted:
             with_footer_key = any(chunk.encryption == "footer key" for chunk in encrypted)
             result.encryption = "footer key" if with_footer_key else "column key"
-        result.sensitive = self._demand.encrypted or bool(encrypted)
+        result.encrypted_row_groups = len(encrypted)
+        if encrypted or self._audit._policy is not None:
+            result.sensitive = self._demand.encrypted or bool(encrypted)
         if encrypted and plain and not self._demand.encrypted:
             self._find(UNENCRYPTED, "the column is sensitive, but its data is not encrypted",
                        _REWRITE, plain)
@@ -169,7 +171,9 @@ class _ColumnAudit:
         self._check_statistics(encrypted)
         if self._rates:
             result.fill, result.fpp = float(np.mean(self._fills)), float(np.mean(self._rates))
-        result.filters = None if self._hidden else len(self._stored)
+        if self._hidden:
+            result.filters = result.bytes = None
+            result.plain_filters = result.plain_filters or None
         result.state = self._state()
         return result
 
@@ -192,6 +196,7 @@ class _ColumnAudit:
         return OPEN if self._stored else NONE
 
     def _find_places(self) -> None:
+        num_bytes = 0
         for chunk in self._chunks:
             try:
                 stored = stored_filter(self._file, chunk)
@@ -207,8 +212,9 @@ class _ColumnAudit:
                 continue
             if stored is not None:
                 self._stored[chunk.row_group] = stored
-                self.result.bytes += (chunk.bloom_filter or (0, 0))[1] or stored.length or 0
-                self.result.plain_filters += stored.kind == PLAIN
+                num_bytes += (chunk.bloom_filter or (0, 0))[1] or stored.length or 0
+        self.result.filters, self.result.bytes = len(self._stored), num_bytes
+        self.result.plain_filters = sum(one.kind == PLAIN for one in self._stored.values())
         if self._hidden:
             reason = "a key that is not available" if isinstance(self._hidden, NO_KEY) \
                 else f"a key that cannot be retrieved: {self._hidden.message}"

@@ -6,8 +6,7 @@ import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import pyarrow.fs as pa_fs
-
+from secure_bloom.auditing.audited_files import AuditedFiles
 from secure_bloom.auditing.iceberg_metadata import (
     BOUNDS,
     KEYS,
@@ -20,13 +19,11 @@ from secure_bloom.auditing.iceberg_metadata import (
 from secure_bloom.auditing.result import (
     ENCRYPTED_FOOTER,
     NO_ENCRYPTION,
-    AuditFinding,
     FileAudit,
 )
 from secure_bloom.auditing.table_audit import OTHER_PARTITIONS, AuditedTable, TableAudit
 from secure_bloom.display import count
 from secure_bloom.keys.iceberg import MASTER_KEY
-from secure_bloom.policy.policy import Policy
 from secure_bloom.storage.table_formats import ICEBERG_METADATA, iceberg_tables_below
 from secure_bloom.storage.visibility import is_hidden
 
@@ -76,9 +73,8 @@ def iceberg_tables(folder: str, found: Iterable[str]) -> list[IcebergTable]:
 class IcebergAudit(TableAudit):
     """The audit of one table."""
 
-    def __init__(self, filesystem: pa_fs.FileSystem, table: IcebergTable,
-                 files: Iterable[FileAudit], policy: Policy | None):
-        super().__init__(filesystem, table, ICEBERG_METADATA, files, policy)
+    def __init__(self, audited: AuditedFiles, table: IcebergTable, files: Iterable[FileAudit]):
+        super().__init__(audited, table, ICEBERG_METADATA, files)
         self._metadata = table.metadata
         # Iceberg encrypts all columns of a file, and hides their names from readers without keys.
         self._all_are_sensitive = any(file.encryption == ENCRYPTED_FOOTER and not file.columns
@@ -95,6 +91,8 @@ class IcebergAudit(TableAudit):
             self._not_read(path, f"{count(len(missing), 'manifest list')} of the table: not in "
                                  "this folder")
         self._all_are_sensitive |= table.has_master_key
+        self._report_mixed("the column is encrypted in other files of the table, but not in this "
+                           "one", _ENCRYPT)
         self._report_plaintext(table)
         if self._all_are_sensitive or self._sensitive or self._policy is not None:
             self._report_partitions(table)
@@ -108,8 +106,9 @@ class IcebergAudit(TableAudit):
             why = "other files of the table are encrypted, but not this one"
         else:
             return
-        self.found += [AuditFinding("unencrypted", why, _ENCRYPT, file.file)
-                       for file in self._files if file.rows and file.encryption == NO_ENCRYPTION]
+        for file in self._files:
+            if file.rows and file.encryption == NO_ENCRYPTION:
+                self._report_plaintext_file(file, why, _ENCRYPT)
 
     def _report_partitions(self, table: Definition) -> None:
         for name in sorted({name for id_ in table.partitions for name in table.names.get(id_, ())}):

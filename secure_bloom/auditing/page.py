@@ -34,8 +34,8 @@ _STATES = {  # symbol, label, meaning
     PROTECTED: ("✓", "protected", "encrypted, and so are its filters"),
     LEAKING: ("✗", "leaking", "sensitive, but part of it can be read"),
     UNKNOWN: ("?", "unknown", "encrypted with a key that was not available"),
-    OPEN: ("○", "open", "not sensitive, with filters that anyone can read"),
-    NONE: ("·", "none", "not sensitive, without filters"),
+    OPEN: ("○", "open", "not encrypted, with filters that anyone can read"),
+    NONE: ("·", "none", "not encrypted, without filters"),
 }
 
 
@@ -48,8 +48,9 @@ def render_page(result: AuditResult) -> str:
 
 
 def _head(result: AuditResult) -> str:
-    return (f"<h1>Audit of Bloom filters</h1><p><code>{escape(result.path)}</code>, "
-            f"{count(len(result.files), 'file')}. <small>secure_bloom {__version__}</small></p>")
+    audited = count(len(result.files) - result.not_audited_files, "file")
+    return (f"<h1>Audit of Bloom filters</h1><p><code>{escape(result.path)}</code>, {audited}. "
+            f"<small>secure_bloom {__version__}</small></p>")
 
 
 def _verdict(result: AuditResult) -> str:
@@ -71,10 +72,14 @@ def _verdict(result: AuditResult) -> str:
 
 def _cards(result: AuditResult) -> str:
     counts = Counter(column.state for file in result.files for column in file.columns)
-    cards = (f"<div class=\"card\"><b class=\"{state}\">{counts[state]:,}</b>{sign} {word}"
+    unknown = result.unknown_files
+    cards = (f"<div class=\"card\"><b class=\"{state}\">"
+             f"{'?' if unknown and not counts[state] else f'{counts[state]:,}'}</b>{sign} {word}"
              f"<br><small>{meaning}</small></div>"
              for state, (sign, word, meaning) in _STATES.items())
-    return "<h2>Columns by state</h2><div class=\"cards\">" + "".join(cards) + "</div>"
+    more = f"<p id=\"unknown\">The columns of {count(unknown, 'file')} are unknown, and not " \
+           "counted here: see below for the reasons.</p>" if unknown else ""
+    return f"<h2>Columns by state</h2><div class=\"cards\">{''.join(cards)}</div>{more}"
 
 
 # --- findings ------------------------------------------------------------------------------------
@@ -143,6 +148,9 @@ def _of_interest(result: AuditResult) -> dict[str, _Filters]:
     return found
 
 
+_UNKNOWN_CELL = f"<td class=\"state {UNKNOWN}\">{' '.join(_STATES[UNKNOWN][:2])}</td>"
+
+
 def _table(result: AuditResult, columns: Iterable[str]) -> str:
     names = list(columns)
     if not names:
@@ -151,7 +159,9 @@ def _table(result: AuditResult, columns: Iterable[str]) -> str:
     rows = []
     for file in result.files[:_MAX_FILES]:
         found = {column.column: column for column in file.columns}
-        cells = "".join(_cell(found.get(name)) for name in names[:_MAX_COLUMNS])
+        missing = _UNKNOWN_CELL if file.is_unknown else "<td class=\"state\"></td>"
+        cells = "".join(_cell(found[name]) if name in found else missing
+                        for name in names[:_MAX_COLUMNS])
         rows.append(f"<tr><th scope=\"row\"><code>{escape(file.file)}</code><br>"
                     f"<small>{file.encryption}</small></th>{cells}</tr>")
     return (f"<h2>Files and columns</h2><div class=\"scroll\"><table id=\"columns\"><thead><tr>"
@@ -160,9 +170,7 @@ def _table(result: AuditResult, columns: Iterable[str]) -> str:
             + _more(len(names) - _MAX_COLUMNS, "columns"))
 
 
-def _cell(column: ColumnAudit | None) -> str:
-    if column is None:
-        return "<td class=\"state\"></td>"
+def _cell(column: ColumnAudit) -> str:
     sign, word, _ = _STATES[column.state]
     filters = "" if not column.filters else f"<br><small>{count(column.filters, 'filter')}</small>"
     return f"<td class=\"state {column.state}\">{sign} {word}{filters}</td>"
@@ -176,14 +184,16 @@ class _Filters:
     def __init__(self) -> None:
         self._states: set[str] = set()
         self._figures: dict[str, list[float]] = {"fill": [0.0, 0], "fpp": [0.0, 0]}
-        self.bytes = self.filters = 0
+        self._bytes = self.filters = 0
+        self._some_are_hidden = False
 
     def add(self, column: ColumnAudit) -> None:
-        if not column.filters:
+        self._some_are_hidden |= column.filters is None
+        if column.filters == 0:
             return
         self._states.add(column.state)
-        self.filters += column.filters
-        self.bytes += column.bytes
+        self.filters += column.filters or 0
+        self._bytes += column.bytes or 0
         for name, sums in self._figures.items():
             value = getattr(column, name)
             if value is not None:
@@ -196,13 +206,23 @@ class _Filters:
         return total / number if number else None
 
     @property
+    def bytes(self) -> int | None:
+        """The size of all filters that are not hidden; None if some are, and no other is known."""
+        return None if self._some_are_hidden and not self.filters else self._bytes
+
+    @property
+    def may_exist(self) -> bool:
+        """Whether the column has filters, or hidden metadata that may have some."""
+        return self.filters > 0 or self._some_are_hidden
+
+    @property
     def worst(self) -> str:
         return next(state for state in (LEAKING, UNKNOWN, PROTECTED, OPEN, NONE)
                     if state in self._states)
 
 
 def _pictures(columns: dict[str, _Filters]) -> str:
-    found = [(name, one) for name, one in columns.items() if one.filters]
+    found = [(name, one) for name, one in columns.items() if one.may_exist]
     if not found:
         return ""
     more = _more(len(found) - _MAX_COLUMNS, "columns")

@@ -35,7 +35,7 @@ KINDS = {
 PROTECTED, LEAKING, OPEN, NONE, UNKNOWN = "protected", "leaking", "open", "none", "unknown"
 #: how a file is encrypted
 NO_ENCRYPTION, SIGNED_FOOTER, ENCRYPTED_FOOTER = "none", "signed footer", "encrypted footer"
-UNREADABLE = "unknown"
+UNREADABLE, NOT_PARQUET = "unknown", "not Parquet"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -87,14 +87,17 @@ class ColumnAudit(Summarized):
         Dotted path.
     state : str
         ``protected``: encrypted, and so are its filters. ``leaking``: a finding about it is an
-        error. ``open``: not sensitive, with plaintext filters. ``none``: not sensitive, without
+        error. ``open``: not encrypted, with plaintext filters. ``none``: not encrypted, without
         filters. ``unknown``: cannot be determined without its key.
-    sensitive, encrypted : bool
-        Whether it is sensitive, by policy or because it is encrypted; whether it is encrypted.
+    sensitive : bool or None
+        Whether it is sensitive: by policy, or because it is encrypted, here or in another file of
+        the folder. None if there is no policy, and it is not encrypted.
+    encrypted : bool
+        Whether all of its row groups are encrypted.
     filters : int or None
         Number of row groups with a filter; None if that is hidden.
-    bytes : int
-        Size of the filters, with their headers.
+    bytes : int or None
+        Size of the filters, with their headers; None if that is hidden.
     fill : float or None
         Fraction of bits that are set: the mean over the filters that could be read.
     fpp : float or None
@@ -102,20 +105,24 @@ class ColumnAudit(Summarized):
     encryption : str or None
         ``column key``, or ``footer key`` if at least one row group uses that; None unless all row
         groups are encrypted.
-    plain_filters : int
-        Number of row groups with a plaintext filter.
+    plain_filters : int or None
+        Number of row groups with a plaintext filter, as far as known; None if there may be some,
+        but none is known.
+    encrypted_row_groups : int
+        Number of row groups in which it is encrypted.
     """
 
     column: str
     state: str = NONE
-    sensitive: bool = False
+    sensitive: bool | None = None
     encrypted: bool = False
     filters: int | None = 0
-    bytes: int = 0
+    bytes: int | None = 0
     fill: float | None = None
     fpp: float | None = None
     encryption: str | None = None
-    plain_filters: int = 0
+    plain_filters: int | None = 0
+    encrypted_row_groups: int = 0
 
     def _headline(self) -> str:
         return f"{shown(self.column, 60)}: {self.state}"
@@ -129,14 +136,17 @@ class FileAudit(Summarized):
     ----------
     file : str
     encryption : str
-        ``none``, ``signed footer``, ``encrypted footer``; ``unknown`` if the file cannot be read.
+        ``none``, ``signed footer``, ``encrypted footer``; ``unknown`` if the file cannot be read;
+        ``not Parquet`` if it is another kind of file, which is not audited.
     columns : list of ColumnAudit
     not_checked : list of str
         What could not be checked, and why.
     missing_keys : bool
         Whether something was not checked because of a missing key.
-    rows : int
-        Number of rows; 0 if that cannot be read.
+    rows : int or None
+        Number of rows; None if that cannot be read.
+    outside : bool
+        Whether it is a live file of a table that is not in the audited folder.
     """
 
     file: str
@@ -144,11 +154,17 @@ class FileAudit(Summarized):
     columns: list[ColumnAudit] = field(default_factory=list)
     not_checked: list[str] = field(default_factory=list)
     missing_keys: bool = False
-    rows: int = 0
+    rows: int | None = 0
+    outside: bool = False
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the file could not be looked into, so that not even its columns are known."""
+        return self.rows is None and self.encryption != NOT_PARQUET
 
     def _headline(self) -> str:
-        return f"{shown(self.file, 60)}: encryption {self.encryption}, " \
-               f"{count(len(self.columns), 'column')}"
+        columns = "columns unknown" if self.rows is None else count(len(self.columns), "column")
+        return f"{shown(self.file, 60)}: encryption {self.encryption}, {columns}"
 
     def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         return ("column", "state", "filters"), \
@@ -172,6 +188,9 @@ class ColumnTotals:
         Number of files in which it has plaintext filters.
     errors, warnings : int
         Number of findings about it.
+    unknown : int
+        Number of files that may have further plaintext filters of it: these are hidden, or the file
+        could not be looked into.
     """
 
     column: str
@@ -182,13 +201,15 @@ class ColumnTotals:
     plaintext_filters: int = 0
     errors: int = 0
     warnings: int = 0
+    unknown: int = 0
 
     def _add(self, column: ColumnAudit) -> None:
         self.files += 1
         self.column_key += column.encryption == "column key"
         self.footer_key += column.encryption == "footer key"
         self.unencrypted += column.encryption is None
-        self.plaintext_filters += column.plain_filters > 0
+        self.plaintext_filters += bool(column.plain_filters)
+        self.unknown += column.filters is None
 
 
 @dataclass(repr=False)
@@ -222,6 +243,21 @@ class AuditResult(Summarized):
         return any(file.missing_keys for file in self.files)
 
     @property
+    def unknown_files(self) -> int:
+        """Number of files that could not be looked into, whether encrypted or not."""
+        return sum(file.is_unknown for file in self.files)
+
+    @property
+    def not_audited_files(self) -> int:
+        """Number of files that are not Parquet files, so that they were not audited."""
+        return sum(file.encryption == NOT_PARQUET for file in self.files)
+
+    @property
+    def outside_files(self) -> int:
+        """Number of live files of tables that are not in the audited folder."""
+        return sum(file.outside for file in self.files)
+
+    @property
     def unencrypted_files(self) -> int:
         """Number of files without any encryption."""
         return sum(file.encryption == NO_ENCRYPTION for file in self.files)
@@ -241,11 +277,14 @@ class AuditResult(Summarized):
         """One line: whether anything is encrypted, and the number of findings."""
         severities = Counter(finding.severity for finding in self.findings)
         found = f"{count(severities['error'], 'error')}, {count(severities['warning'], 'warning')}"
-        files = count(len(self.files), "file")
+        found += "".join(f", {count(number, 'file')} {what}" for number, what in (
+            (self.unknown_files, "unknown"), (self.not_audited_files, "not audited")) if number)
+        audited = len(self.files) - self.not_audited_files
+        files = count(audited, "file")
         if not self.lacks_encryption:
             return f"{self.path}: {files}, {found}"
         readable = f" ({self.unencrypted_files:,} of them can be read)" \
-            if self.unencrypted_files < len(self.files) else ""
+            if self.unencrypted_files < audited else ""
         return f"No file is encrypted: {files}{readable} in {self.path}, {found}"
 
     def totals(self) -> list[ColumnTotals]:
@@ -256,6 +295,9 @@ class AuditResult(Summarized):
                 if column.column not in totals:
                     totals[column.column] = ColumnTotals(column.column)
                 totals[column.column]._add(column)
+        unknown = self.unknown_files
+        for total in totals.values():
+            total.unknown += unknown
         for finding in self.findings:
             if finding.column in totals:
                 total = totals[finding.column]
@@ -287,6 +329,9 @@ class AuditResult(Summarized):
             "missing_keys": self.missing_keys,
             "encrypted_files": self.encrypted_files,
             "unencrypted_files": self.unencrypted_files,
+            "unknown_files": self.unknown_files,
+            "not_audited_files": self.not_audited_files,
+            "outside_files": self.outside_files,
             "columns": list(map(asdict, self.totals())),
         }
 
@@ -298,14 +343,16 @@ class AuditResult(Summarized):
 
 
 TOTALS_HEADER = ("column", "files", "column key", "footer key", "not encrypted",
-                 "plaintext filters", "errors", "warnings")
+                 "plaintext filters", "unknown", "errors", "warnings")
 
 
 def totals_row(total: ColumnTotals) -> list[str]:
     """The cells of a row below :data:`TOTALS_HEADER`."""
+    filters = "?" if total.unknown and not total.plaintext_filters \
+        else f"{total.plaintext_filters:,}"
     return [shown(total.column), *(f"{number:,}" for number in (
-        total.files, total.column_key, total.footer_key, total.unencrypted,
-        total.plaintext_filters, total.errors, total.warnings))]
+        total.files, total.column_key, total.footer_key, total.unencrypted)), filters,
+        *(f"{number:,}" for number in (total.unknown, total.errors, total.warnings))]
 
 
 def _finding_dict(finding: AuditFinding) -> dict[str, Any]:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeVar
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.auditing.result import NO_ENCRYPTION, UNREADABLE, AuditFinding, FileAudit
+from secure_bloom.auditing.audited_files import AuditedFiles
+from secure_bloom.auditing.result import (
+    ENCRYPTED_FOOTER,
+    LEAKING,
+    SIGNED_FOOTER,
+    UNREADABLE,
+    AuditFinding,
+    ColumnAudit,
+    FileAudit,
+)
 from secure_bloom.display import count, shown
 from secure_bloom.errors import (
     KMS_FAULTS,
@@ -18,12 +28,14 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     SecureBloomError,
 )
-from secure_bloom.policy.policy import Policy
+from secure_bloom.policy.reading import UNENCRYPTED
+from secure_bloom.policy.rules import folded
 from secure_bloom.storage.versions import without_subtree
 
 _Content = TypeVar("_Content")
 
 _MAX_NAMES = 6
+_MAX_PATH = 1000  # characters
 #: what to do about a sensitive column that partitions a table
 OTHER_PARTITIONS = "write the rows into a table with other partitions, and delete this one with " \
                    "its copies"
@@ -48,29 +60,28 @@ class TableAudit:
 
     Parameters
     ----------
-    filesystem : pyarrow.fs.FileSystem
+    audited : AuditedFiles
     table : AuditedTable
     log : str
         The folder in the table that findings name.
     files : iterable of FileAudit
         The records of the table's files.
-    policy : Policy, optional
 
     Attributes
     ----------
     found : list of AuditFinding
     unread : list of FileAudit
-        One for each file of the log that could not be checked.
+        One for each file of the log, and each live file, that could not be checked.
     """
 
-    def __init__(self, filesystem: pa_fs.FileSystem, table: AuditedTable, log: str,
-                 files: Iterable[FileAudit], policy: Policy | None):
-        self._filesystem, self._log = filesystem, posixpath.join(table.folder, log)
+    def __init__(self, audited: AuditedFiles, table: AuditedTable, log: str,
+                 files: Iterable[FileAudit]):
+        self._audited, self._table = audited, table
+        self._filesystem = audited.filesystem
+        self._log = posixpath.join(table.folder, log)
         self._files = list(files)
-        self._policy = None if policy is None else policy.for_path(
-            without_subtree(filesystem, table.folder)[1])
-        self._sensitive = {column.column for file in self._files for column in file.columns
-                           if column.sensitive}
+        self._policy = None if audited.policy is None else audited.policy.for_path(
+            without_subtree(audited.filesystem, table.folder)[1])
         self._all_are_sensitive = False
         self.found: list[AuditFinding] = []
         self.unread: list[FileAudit] = []
@@ -79,8 +90,62 @@ class TableAudit:
         """Fill in ``found`` and ``unread``."""
         raise NotImplementedError
 
+    @cached_property
+    def _sensitive(self) -> set[str]:
+        return {column.column for columns in self._distinct_columns() for column in columns
+                if column.sensitive}
+
+    @cached_property
+    def _encrypted(self) -> set[str]:
+        """The columns that a file encrypts, at least in part."""
+        return {folded(column.column) for columns in self._distinct_columns()
+                for column in columns if column.encrypted_row_groups}
+
+    def _distinct_columns(self) -> Iterable[list[ColumnAudit]]:
+        """Return the columns of all files; most files share them with others."""
+        return {id(file.columns): file.columns for file in self._files}.values()
+
+    def _report_mixed(self, message: str, remedy: str,
+                      role: Callable[[str], str] | None = None) -> None:
+        """Report columns that a file with rows does not encrypt, although another file does.
+
+        ``role`` says what a file is; its answer is added to the message.
+        """
+        plain = {id(columns): [column.column for column in columns if not column.encrypted
+                               and folded(column.column) in self._encrypted]
+                 for columns in self._distinct_columns()}
+        leaking: dict[tuple[int, tuple[str, ...]], list[ColumnAudit]] = {}
+        distinct = list(self._distinct_columns())  # keeps their ids from being used again
+        for file in self._files if distinct else ():
+            if not file.rows or not plain[id(file.columns)]:
+                continue
+            names = tuple(name for name in plain[id(file.columns)]
+                          if not self._may_be_open(file.file, name))
+            for name in names:
+                if (file.file, name) not in self._audited.known:
+                    text = message if role is None else f"{message}, {role(file.file)}"
+                    self._report_plaintext_file(file, text, remedy, name)
+            key = id(file.columns), names
+            if key not in leaking:
+                leaking[key] = [replace(column, state=LEAKING, sensitive=True)
+                                if column.column in names else column for column in file.columns]
+            file.columns = leaking[key]
+
+    def _report_plaintext_file(self, file: FileAudit, message: str, remedy: str,
+                               column: str | None = None) -> None:
+        self._audited.known.add((file.file, column))
+        self.found.append(AuditFinding(UNENCRYPTED, message, remedy, file.file, column))
+
+    def _may_be_open(self, path: str, column: str) -> bool:
+        """Whether a rule of the policy says that the column may be in plaintext."""
+        if self._audited.policy is None:
+            return False
+        found = self._audited.policy.for_path(
+            without_subtree(self._filesystem, path)[1]).column(column)
+        return not found.encrypted and found.rule is not None
+
     def _has_encrypted_files(self) -> bool:
-        return any(file.encryption not in (NO_ENCRYPTION, UNREADABLE) for file in self._files)
+        return any(file.encryption in (SIGNED_FOOTER, ENCRYPTED_FOOTER) for file in self._files)
 
     def _is_sensitive(self, column: str, *, partitions: bool = False) -> bool:
         if self._all_are_sensitive or column in self._sensitive:
@@ -121,5 +186,10 @@ class TableAudit:
         return None
 
     def _not_read(self, path: str, reason: str, missing_keys: bool = False) -> None:
-        self.unread.append(FileAudit(path, UNREADABLE, not_checked=[reason],
+        self.unread.append(FileAudit(path, UNREADABLE, not_checked=[reason], rows=None,
                                      missing_keys=missing_keys))
+
+    def _not_here(self, name: str, reason: str) -> None:
+        """Note a live file that was not audited, by its name in the log."""
+        self.unread.append(FileAudit(shown(name, _MAX_PATH), UNREADABLE, not_checked=[reason],
+                                     rows=None, outside=True))

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow.fs as pa_fs
 
+from secure_bloom.auditing.audited_files import AuditedFiles, AuditFiles
 from secure_bloom.auditing.delta_tables import DeltaAudit, DeltaTable, delta_tables, with_changes
 from secure_bloom.auditing.iceberg_tables import IcebergAudit, IcebergTable, iceberg_tables
+from secure_bloom.auditing.plain_folder import PlainFolder
 from secure_bloom.auditing.result import AuditResult, FileAudit
-from secure_bloom.auditing.table_audit import TableAudit
+from secure_bloom.auditing.table_audit import AuditedTable, TableAudit
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.policy.policy import Policy
 from secure_bloom.storage.table_formats import without_iceberg_metadata
@@ -32,32 +34,41 @@ class TablesBelow:
         return with_changes(without_iceberg_metadata(paths), self._delta)
 
     def audit(self, filesystem: pa_fs.FileSystem, result: AuditResult, keys: Keys,
-              policy: Policy | None, files_at_once: int | None) -> None:
-        """Add what logs and metadata reveal to the result of the audit of the data files."""
-        files = _by_folder(result.files, [*(table.folder for table in self._delta),
-                                          *(table.folder for table in self._iceberg)])
-        known = {(finding.file, finding.column) for finding in result.findings} \
-            if self._delta else set()
+              policy: Policy | None, files_at_once: int | None, audit_files: AuditFiles) -> None:
+        """Add what tables reveal to the result of the audit of the data files.
+
+        ``audit_files`` audits further files, and adds them to the result.
+        """
+        files, others = _by_folder(result.files, [*(table.folder for table in self._delta),
+                                                  *(table.folder for table in self._iceberg)])
+        audited = AuditedFiles(filesystem, result, policy, audit_files)
         audits: list[TableAudit] = [
-            *(DeltaAudit(filesystem, table, files[table.folder], known, keys, policy,
-                         files_at_once) for table in self._delta),
-            *(IcebergAudit(filesystem, table, files[table.folder], policy)
-              for table in self._iceberg)]
+            *(DeltaAudit(audited, table, files[table.folder], keys, files_at_once)
+              for table in self._delta),
+            *(IcebergAudit(audited, table, files[table.folder]) for table in self._iceberg),
+            PlainFolder(audited, AuditedTable(result.path), "", others)]
         for one in audits:
             one.run()
             result.findings += one.found
             result.files += one.unread
 
 
-def _by_folder(files: Iterable[FileAudit], folders: Iterable[str]) -> dict[str, list[FileAudit]]:
-    """Return the files in each folder, but not in another one of these folders below it."""
+def _by_folder(files: Iterable[FileAudit], folders: Iterable[str]) \
+        -> tuple[dict[str, list[FileAudit]], list[FileAudit]]:
+    """Return the files in each folder, but not in another one of these folders below it.
+
+    Also return the files that are in none of the folders.
+    """
     found: dict[str, list[FileAudit]] = {folder: [] for folder in folders}
     inner = {folder.strip("/"): own for folder, own in found.items()}
-    for file in files if found else ():
+    others = []
+    for file in files:
         path = file.file.lstrip("/")  # some filesystems list t/f in folder /t
         while path:
             path = path.rpartition("/")[0]
             if path in inner:
                 inner[path].append(file)
                 break
-    return found
+        else:
+            others.append(file)
+    return found, others

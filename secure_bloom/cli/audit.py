@@ -45,12 +45,13 @@ def audit(ctx: click.Context, path: str, policy: str | None, kms: KmsClient | No
     Finds plaintext filters on encrypted columns; sensitive columns that are not encrypted;
     readable statistics of encrypted columns; filters that do not authenticate, or that readers
     reject; files that share a file id; indexes without encryption of sensitive columns; values of
-    sensitive columns in the log of a Delta Lake or Iceberg table. Without keys, it sees what an
-    attacker sees.
+    sensitive columns in the log of a Delta Lake or Iceberg table; columns that are encrypted in
+    some files but not in others. Without keys, it sees what an attacker sees.
 
     Exit code 0: everything was checked and no errors were found (there may be warnings); 1: errors
-    were found; 4: no errors were found, but not everything was checked because keys are missing;
-    3: some files could not be read, or there are none; 2: other errors.
+    were found; 4: no errors were found, but not everything was checked because keys are missing,
+    or live files of a table are not in the folder; 3: some files could not be read or are not
+    Parquet files, or there are none; 2: other errors.
     """
     from secure_bloom.auditing.audit import audit
     from secure_bloom.cli.report import render_audit
@@ -69,4 +70,5 @@ def audit(ctx: click.Context, path: str, policy: str | None, kms: KmsClient | No
             click.echo(part, nl=False)
     else:
         echo(render_audit(result))
-    ctx.exit(check_exit_code(result.ok, result.missing_keys, result.complete))
+    out_of_reach = result.missing_keys or result.outside_files > 0
+    ctx.exit(check_exit_code(result.ok, out_of_reach, result.complete))

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from secure_bloom.auditing.result import NONE, TOTALS_HEADER, AuditFinding, AuditResult, totals_row
+from secure_bloom.auditing.result import (
+    NONE,
+    NOT_PARQUET,
+    TOTALS_HEADER,
+    AuditFinding,
+    AuditResult,
+    totals_row,
+)
 from secure_bloom.display import count, names, shown
 from secure_bloom.errors import (
     NO_KEY,
@@ -102,8 +109,8 @@ def _column(file: ParquetFile, column: LeafColumn, filters: list[BloomFilterInfo
         "key": _key_name(first.key_metadata) if first else None,
         "hidden": hidden,
         "filters": None if hidden else len(filters),
-        "filters_encrypted": sum(info.encrypted for info in filters),
-        "filter_bytes": sum(sizes),
+        "filters_encrypted": None if hidden else sum(info.encrypted for info in filters),
+        "filter_bytes": None if hidden else sum(sizes),
         "expected_fpp": _expected_fpp(file, column, filters, disjoint),
     }
 
@@ -348,8 +355,10 @@ def render_audit(result: AuditResult) -> str:
                                    "false positives"], shown_rows))
     lines += _and_more(sum(1 for _ in rows), f"columns of files {more}")
     lines += _audit_findings(result.findings)
-    unchecked = ((file.file, what) for file in result.files for what in file.not_checked)
-    lines += [f"not checked in {line}" for line in by_message(unchecked)]
+    for state, is_parquet in (("checked in", True), ("audited:", False)):
+        unchecked = ((file.file, what) for file in result.files for what in file.not_checked
+                     if (file.encryption != NOT_PARQUET) is is_parquet)
+        lines += [f"not {state} {line}" for line in by_message(unchecked)]
     return "\n".join(lines)
 
 
@@ -359,7 +368,8 @@ def _audit_rows(result: AuditResult) -> Iterator[list[str]]:
             if column.sensitive or column.state != NONE:
                 yield [file.file, shown(column.column), column.state,
                        "?" if column.filters is None else str(column.filters),
-                       f"{column.bytes:,}", "" if column.fill is None else f"{column.fill:.0%}",
+                       "?" if column.bytes is None else f"{column.bytes:,}",
+                       "" if column.fill is None else f"{column.fill:.0%}",
                        "" if column.fpp is None else _rate([column.fpp])]
 
 

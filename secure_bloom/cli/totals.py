@@ -30,26 +30,32 @@ class _Totals:
 
 @dataclass
 class InspectionTotals(_Totals):
-    """Totals of :func:`secure_bloom.cli.report.inspect_file`."""
+    """Totals of :func:`secure_bloom.cli.report.inspect_file`.
+
+    ``hidden`` counts the columns of files whose filters, if any, are hidden by a missing key.
+    """
 
     encrypted: int = 0
     rows: int = 0
     row_groups: int = 0
     filters: int = 0
     filter_bytes: int = 0
+    hidden: int = 0
 
     def _add(self, result: dict[str, Any]) -> None:
         self.encrypted += result["encryption"] is not None
         self.rows += result["rows"]
         self.row_groups += result["row_groups"]
         self.filters += sum(column["filters"] or 0 for column in result["columns"])
-        self.filter_bytes += sum(column["filter_bytes"] for column in result["columns"])
+        self.filter_bytes += sum(column["filter_bytes"] or 0 for column in result["columns"])
+        self.hidden += sum(column["filters"] is None for column in result["columns"])
 
     def __str__(self) -> str:
+        unknown = f", those of {count(self.hidden, 'column')} unknown" if self.hidden else ""
         return (f"{count(self.files, 'file')}, {self.encrypted:,} encrypted, "
                 f"{self.failed:,} failed: {count(self.rows, 'row')} in "
                 f"{count(self.row_groups, 'row group')}, {count(self.filters, 'Bloom filter')} of "
-                f"{count(self.filter_bytes, 'byte')}")
+                f"{count(self.filter_bytes, 'byte')}{unknown}")
 
 
 @dataclass

@@ -278,7 +278,7 @@ def test_files_that_share_their_id(tmp_path):
 
 
 def test_files_that_cannot_be_read(tmp_path):
-    (tmp_path / "a.parquet").write_bytes(b"no Parquet")
+    (tmp_path / "a.parquet").write_bytes(b"PAR1 no Parquet")
     good(tmp_path / "b.parquet")
     result = audit(tmp_path, KMS)
     assert kinds(result) == [("damaged", None)] and len(result.files) == 2

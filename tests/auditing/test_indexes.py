@@ -45,12 +45,13 @@ def leaking(tmp_path):
 def test_an_index_without_encryption_of_an_encrypted_column_is_a_leak(leaking, keys):
     result = audit(leaking, keys)
     assert not result.ok
-    assert found(result) == [("index", "error", "ssn"), ("stale-index", "note", "ssn")]
-    leak = result.findings[0]
+    assert found(result) == [("unencrypted", "error", "ssn"), ("index", "error", "ssn"),
+                             ("stale-index", "note", "ssn")]
+    leak = result.findings[1]
     assert leak.file == str(leaking / "_index" / "ssn") and "files encrypt the column" \
         in leak.message
     assert leak.evidence == ("40 fingerprints of values in 1 file can be read without any key",)
-    assert [total.errors for total in result.totals() if total.column == "ssn"] == [1]
+    assert [total.errors for total in result.totals() if total.column == "ssn"] == [2]
 
 
 def test_the_folder_above_and_the_reports_name_it_too(leaking, tmp_path):
@@ -58,7 +59,7 @@ def test_the_folder_above_and_the_reports_name_it_too(leaking, tmp_path):
     assert ("index", "error", "ssn") in found(result)
     [run] = to_sarif(result)["runs"]
     assert {one["ruleId"]: one["level"] for one in run["results"]} \
-        == {"index": "error", "stale-index": "note"}
+        == {"index": "error", "stale-index": "note", "unencrypted": "error"}
     page = render_page(result)
     assert "An index without encryption of a sensitive column" in page and "Note: " in page
     shown = CliRunner().invoke(main, ["audit", str(leaking.parent)])

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from secure_bloom import attach, audit, write_table
+from secure_bloom import EncryptionConfiguration, attach, audit, write_table
 from secure_bloom.auditing.page import render_page
 from secure_bloom.auditing.result import (
     AuditFinding,
@@ -74,7 +74,7 @@ def test_what_a_policy_demands_is_an_error_all_the_same(lake):
 
 
 def test_files_that_cannot_be_read_may_be_encrypted(lake):
-    (lake / "broken.parquet").write_bytes(b"no Parquet")
+    (lake / "broken.parquet").write_bytes(b"PAR1 no Parquet")
     result = audit(lake)
     assert result.summary.startswith("No file is encrypted: 4 files (3 of them can be read) in ")
     assert [file.encryption for file in result.files] == ["none"] * 3 + ["unknown"]
@@ -84,17 +84,22 @@ def test_files_that_cannot_be_read_may_be_encrypted(lake):
 @pytest.mark.parametrize("encryption", [SIGNED, ENCRYPTED, UNIFORM])
 @pytest.mark.parametrize("keys", [None, KMS])
 def test_one_encrypted_file_is_enough(lake, encryption, keys):
-    write_table(TABLE, lake / "z.parquet", bloom_filters={}, encryption=encryption, kms=KMS)
+    table = TABLE.rename_columns([f"{name} 2" for name in TABLE.column_names])
+    if encryption is not UNIFORM:
+        encryption = EncryptionConfiguration("footer", {"pii": ["ssn 2"]},
+                                             plaintext_footer=encryption is SIGNED)
+    write_table(table, lake / "z.parquet", bloom_filters={}, encryption=encryption, kms=KMS)
     result = audit(lake, keys)
-    assert result.summary == f"{lake}: 4 files, 0 errors, 0 warnings"
+    unknown = ", 1 file unknown" if keys is None and not encryption.plaintext_footer else ""
+    assert result.summary == f"{lake}: 4 files, 0 errors, 0 warnings{unknown}"
     assert (result.encrypted_files, result.unencrypted_files) == (1, 3)
     assert "No file is encrypted" not in render_page(result) + json.dumps(to_sarif(result))
 
 
 def test_nothing_that_can_be_read_is_not_without_encryption(tmp_path):
     assert audit(tmp_path).summary == f"{tmp_path}: 0 files, 0 errors, 0 warnings"
-    (tmp_path / "broken.parquet").write_bytes(b"no Parquet")
-    assert audit(tmp_path).summary == f"{tmp_path}: 1 file, 1 error, 0 warnings"
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 no Parquet")
+    assert audit(tmp_path).summary == f"{tmp_path}: 1 file, 1 error, 0 warnings, 1 file unknown"
 
 
 # --- totals --------------------------------------------------------------------------------------
@@ -108,19 +113,19 @@ def test_totals_of_columns(lake, tmp_path):
     result = audit(lake, KMS, policy=Policy(("number",)))
     assert result.totals() == [
         #                                files own footer none plain errors
+        ColumnTotals("city", 6, 0, 1, 5, 1, 5, 0),
         ColumnTotals(column="number", files=5, column_key=0, footer_key=0, unencrypted=5,
                      plaintext_filters=0, errors=5, warnings=0),
-        ColumnTotals("ssn", 6, 2, 1, 3, 2, 1, 0),
-        ColumnTotals("name", 5, 2, 0, 3, 0, 0, 0),
-        ColumnTotals("city", 6, 0, 1, 5, 1, 0, 0)]
+        ColumnTotals("ssn", 6, 2, 1, 3, 2, 4, 0),
+        ColumnTotals("name", 5, 2, 0, 3, 0, 3, 0)]
     lines = [line.split() for line in render_audit(result).splitlines()]
-    assert ["ssn", "6", "2", "1", "3", "2", "1", "0"] in lines
+    assert ["ssn", "6", "2", "1", "3", "2", "0", "4", "0"] in lines
     found = result.to_dict()
-    assert found["columns"][1] == {
+    assert found["columns"][2] == {
         "column": "ssn", "files": 6, "column_key": 2, "footer_key": 1, "unencrypted": 3,
-        "plaintext_filters": 2, "errors": 1, "warnings": 0}
-    assert "<tr><td>ssn</td><td>6</td><td>2</td><td>1</td><td>3</td><td>2</td><td>1</td>" \
-        "<td>0</td></tr>" in render_page(result)
+        "plaintext_filters": 2, "errors": 4, "warnings": 0, "unknown": 0}
+    assert "<tr><td>ssn</td><td>6</td><td>2</td><td>1</td><td>3</td><td>2</td><td>0</td>" \
+        "<td>4</td><td>0</td></tr>" in render_page(result)
     assert "<td>ssn</td><td>6</td>" in result._repr_html_()
 
 

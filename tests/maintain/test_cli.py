@@ -122,7 +122,7 @@ def test_a_folder_without_files_is_no_good_news(folder, tmp_path):
 
 def test_what_cannot_be_audited(folder, tmp_path):
     (folder / "a.parquet").write_bytes(b"none")
-    run("audit", folder, code=1)
+    run("audit", folder, code=3)
     policy = tmp_path / "policy.toml"
     policy.write_text("sensitiv = []")
     assert "sensitiv" in run("audit", folder, "--policy", policy, code=2).output
