@@ -248,6 +248,25 @@ def test_the_setting_of_the_session(spark, tmp_path, keyring, keys, policy):
     write(frame, tmp_path / "u", **PLAINTEXT)
 
 
+def test_the_setting_of_the_session_and_streams(spark, tmp_path, keyring, keys, policy):
+    people(spark, 4).write.parquet(str(tmp_path / "in"))
+    stream = spark.readStream.schema("ssn string, city string, id long").parquet(
+        str(tmp_path / "in"))
+
+    def run(name, **options):
+        (stream.writeStream.format("secure_parquet").options(**options)
+         .option("checkpointLocation", str(tmp_path / "checkpoints" / name))
+         .trigger(availableNow=True).start(str(tmp_path / name)).awaitTermination())
+
+    with settings(spark, {SESSION_POLICY: policy()["policy"]}):
+        for number, options in enumerate((PLAINTEXT, {**PLAINTEXT, "partition_by": "city"}, {
+                **keys, **BY_OPTIONS, "parquet.encryption.column.keys": "money: city"})):
+            refused(lambda number=number, options=options: run(f"u{number}", **options),
+                    "column ssn", "'ssn' in columns", folder=tmp_path / f"u{number}")
+        run("t", **keys)
+    assert keys_of(tmp_path / "t", keyring)["ssn"] == "pii"
+
+
 def test_the_setting_of_the_session_and_tables_of_a_catalog(spark, tmp_path, keys, policy):
     options = f"options (keyring '{keys['keyring']}') location '{tmp_path}/t'"
     spark.sql(f"create table of_policy (ssn string, id bigint) using secure_parquet {options}")

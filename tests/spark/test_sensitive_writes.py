@@ -90,20 +90,42 @@ def test_partitions_tables_and_sql(spark, frame, tmp_path):
         spark.sql(f"drop database {database} cascade")
 
 
-def test_a_stream_into_files_is_not_noticed_but_its_batches_are(spark, tmp_path):
+def test_a_stream_is_refused_where_a_batch_is(spark, tmp_path):
     source = tmp_path / "in"
-    spark.range(3).selectExpr("concat('ssn-', id) as ssn").write.parquet(str(source))
+    spark.range(3).selectExpr("concat('ssn-', id) as ssn", "id").write.parquet(str(source))
+    stream = spark.readStream.schema("ssn string, id long").parquet(str(source))
+    marked = stream.withMetadata("ssn", MARK)
 
-    def run(writer, name):
-        writer.option("checkpointLocation", str(tmp_path / f"{name}-checkpoint")) \
-            .trigger(availableNow=True).start(str(tmp_path / name)).awaitTermination()
+    def run(writer, start):
+        writer = writer.option("checkpointLocation", str(tmp_path / uuid.uuid4().hex))
+        start(writer.trigger(availableNow=True)).awaitTermination()
 
-    stream = spark.readStream.schema("ssn string").parquet(str(source)).withMetadata("ssn", MARK)
-    run(stream.writeStream.format("json"), "files")
-    assert visible(tmp_path / "files")
-    each = stream.writeStream.foreachBatch(
+    def to_out(writer):
+        return writer.start(f"{tmp_path}/out")
+
+    name = f"t_{uuid.uuid4().hex}"
+    spark.sql(f"create table {name} (ssn string, id long) using orc location '{tmp_path}/table'")
+    each = marked.writeStream.foreachBatch(
         lambda batch, number: batch.write.json(str(tmp_path / "out")))
-    assert_refused(lambda: run(each, "batches"), tmp_path / "out", r"(?s).*" + REFUSED)
+    try:
+        for writer, start in (
+                *((marked.writeStream.format(one), to_out)
+                  for one in ("parquet", "csv", "json", "orc")),
+                (marked.writeStream.format("json").partitionBy("ssn"), to_out),
+                (marked.where("id in (1, 2)").writeStream.format("json"), to_out),
+                (marked.writeStream.format("orc"), lambda writer: writer.toTable(name)),
+                (marked.writeStream.format("console"), lambda writer: writer.start()),
+                (each, lambda writer: writer.start())):
+            assert_refused(lambda writer=writer, start=start: run(writer, start), tmp_path / "out",
+                           r"(?s).*" + REFUSED)
+        assert visible(tmp_path / "table") == []
+    finally:
+        spark.sql(f"drop table {name}")
+    for format in ("noop", "memory"):
+        run(marked.writeStream.format(format).queryName("sensitive"),
+            lambda writer: writer.start())
+    run(marked.select("id").writeStream.format("json"), to_out)
+    assert visible(tmp_path / "out")
 
 
 def test_what_does_not_leave_or_is_encrypted_is_let_through(spark, frame, tmp_path, encrypted):

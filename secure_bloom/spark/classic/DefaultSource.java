@@ -174,11 +174,16 @@ final class WriteInfo implements LogicalWriteInfo {
   private final LogicalWriteInfo info;
   private final CaseInsensitiveStringMap options;
 
-  /** With some options, and with the setting of the session unless they have it. */
+  /** With some options, and with settings of the session, which Spark drops for streams. */
   static WriteInfo withSession(LogicalWriteInfo info, Map options) {
     Map merged = new HashMap();
     merged.put(OVERWRITE.toLowerCase(Locale.ROOT),
         SQLConf.get().getConfString("spark.sql.sources." + OVERWRITE, "static"));
+    String policy = SQLConf.get().getConfString(
+        "spark.datasource." + DefaultSource.NAME + "." + DefaultSource.POLICY, null);
+    if (policy != null) {
+      merged.put(DefaultSource.POLICY, policy);
+    }
     for (Iterator i = options.entrySet().iterator(); i.hasNext();) {
       Map.Entry entry = (Map.Entry) i.next();
       merged.put(((String) entry.getKey()).toLowerCase(Locale.ROOT), entry.getValue());

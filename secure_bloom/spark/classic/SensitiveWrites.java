@@ -22,14 +22,15 @@ import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
+import scala.collection.Seq;
 import scala.collection.immutable.Map;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Refuses to write columns whose metadata names a master key with a format that does not encrypt.
  *
- * A rule of the optimizer, which sees each plan before it runs, and changes nothing. The plans of a
- * streaming query do not show that they write files. Compiled by Janino, see DefaultSource.
+ * A rule of the optimizer, which sees each plan before it runs, also that of each batch of a stream,
+ * and changes nothing. Compiled by Janino, see DefaultSource.
  */
 public final class SensitiveWrites extends Rule {
   private static final String KEY = "secure_bloom.key";
@@ -80,8 +81,36 @@ public final class SensitiveWrites extends Rule {
       if (!table.equals("secure_parquet") && !table.equals("noop-table")) {
         check(command.query(), table);
       }
+    } else if (StreamWrites.sink(plan) != null) {
+      checkStream(StreamWrites.sink(plan), (LogicalPlan) plan);
     }
     return plan;
+  }
+
+  private void checkStream(Object sink, LogicalPlan plan) {
+    // Plans that write have no columns of their own.
+    LogicalPlan query = plan.output().isEmpty() && plan.children().size() == 1
+        ? (LogicalPlan) plan.children().head() : plan;
+    if (!StreamWrites.isFiles(sink)) {
+      if (!StreamWrites.isAllowed(sink)) {
+        check(query, StreamWrites.name(sink));
+      }
+      return;
+    }
+    String format = StreamWrites.get(sink, "fileFormat").toString();
+    for (Iterator i = CollectionConverters.asJava(
+        (Seq) StreamWrites.get(sink, "partitionColumnNames")).iterator(); i.hasNext();) {
+      String name = (String) i.next();
+      StructField[] fields = query.schema().fields();
+      for (int j = 0; j < fields.length; j++) {
+        if (fields[j].name().equalsIgnoreCase(name)) {
+          check(fields[j], "", "partitionBy");
+        }
+      }
+    }
+    if (!format.equals("Parquet") || !isEncrypted((Map) StreamWrites.get(sink, "options"))) {
+      check(query, format);
+    }
   }
 
   /** Whether options of the write, the session or the application make parquet-java encrypt. */

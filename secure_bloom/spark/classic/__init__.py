@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSource
 
-_SOURCES = ("DefaultSource.java", "SensitiveWrites.java")
+_SOURCES = ("DefaultSource.java", "StreamWrites.java", "SensitiveWrites.java")
 _TABLES = "secure_parquet.DefaultSource"
 _WRITES = "secure_bloom.spark.SensitiveWrites"
 _log = logging.getLogger("secure_bloom.spark")

@@ -172,7 +172,7 @@ public final class NativeCrypto
     return plan.get("policy").get("encrypted_footer").asBoolean();
   }
 
-  /** Whatever the options of a write say, they do not weaken the policy of the session. */
+  /** The options of a write do not weaken the policy, unless they replace it or this class. */
   private static void checkPolicy(Configuration conf, JsonNode plan, Map columns,
       MessageType schema, Path file) {
     String policy = conf.get(POLICY);

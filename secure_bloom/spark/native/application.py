@@ -68,7 +68,8 @@ def enable(spark: SparkSession, *, plaintext: bool = False,
         option ``plaintext`` to ``true``.
     policy : Policy, str or path, optional
         Which columns must be encrypted; see ``docs/policy.md``. From then on, a Parquet write of
-        the session fails if a file would not meet it, whatever the options of the write say.
+        the session fails if a file would not meet it, unless its options replace this class or the
+        policy: see ``docs/native.md``.
         Default: the policy of an earlier call stays.
 
     Raises
