@@ -213,7 +213,7 @@ def _segments(plan: Plan) -> dict[str, float]:
     for part in range(PARTS):
         builder = SegmentBuilder(manifest.key, _HASHED, BUDGET)
         groups = max(1, pairs // GROUP)
-        added = builder.add_file(FileEntry(f"{part}.parquet", 1, 1, groups, pairs, bytes(16),
+        added = builder.add_file(FileEntry(f"{part}.parquet", 1, 1, "", groups, pairs, bytes(16),
                                            bytes(16), pa.schema([]).serialize().to_pybytes()))
         for group in range(groups):
             added.add(group, random_values.integers(0, 2**64, pairs // groups, np.uint64))

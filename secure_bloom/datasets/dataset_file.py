@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from secure_bloom.datasets.selection import Selection
-    from secure_bloom.index.file_table import Stamp
     from secure_bloom.index.identity import Identity
     from secure_bloom.index.planning import Indexes, KnownFile
+    from secure_bloom.index.stamps import Stamp
 
 FILE, ROW_GROUP = "file", "row_group"  # the columns of the source of a row
 SOURCE_SCHEMA = pa.schema([pa.field(FILE, pa.string(), nullable=False),

@@ -15,11 +15,12 @@ import numpy as np
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError, FormatError, error_location
-from secure_bloom.index.file_table import FileTable, Stamp
+from secure_bloom.index.file_table import FileTable
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest
 from secure_bloom.index.sealing import IndexKey
 from secure_bloom.index.segment import Match, PageRead, Segment, SegmentInfo
+from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys.cache import LIFETIME, CachedKms
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.probes import ValueHashes, value_hashes
@@ -109,7 +110,7 @@ class ColumnIndex:
                     continue
                 again = restamped.get(path) if restamped else None
                 if again is not None and again.content == files.contents[file]:
-                    stamp = Stamp(again.size, again.mtime_ns)
+                    stamp = again.stamp
                 found[path, stamp] = Place(number, file)
         return found
 

@@ -13,11 +13,12 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import ColumnError, UnsupportedError
 from secure_bloom.index.building import BUDGET, AddedFile, SegmentBuilder
 from secure_bloom.index.column_keys import UNENCRYPTED, master_keys
-from secure_bloom.index.file_table import FileEntry, Stamp
+from secure_bloom.index.file_table import FileEntry
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest, Restamp
 from secure_bloom.index.sealing import IndexKey
 from secure_bloom.index.segment import SegmentInfo
+from secure_bloom.index.stamps import Stamp
 from secure_bloom.index.written_hashes import WrittenHashes
 from secure_bloom.parquet.schema import LeafColumn, filter_columns
 from secure_bloom.reader import ParquetFile

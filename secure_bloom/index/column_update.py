@@ -8,10 +8,10 @@ from dataclasses import replace
 from secure_bloom.errors import ChangedMeanwhileError
 from secure_bloom.index.column_index import ColumnIndex, Coverage
 from secure_bloom.index.column_segments import SegmentMaker, Segments, SentKey
-from secure_bloom.index.file_table import Stamp
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Body, Manifest
 from secure_bloom.index.publishing import publish_manifest
+from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys.cache import CachedKms
 
 

@@ -69,7 +69,7 @@ def merge_some(table: Table, folder: IndexFolder, kms: CachedKms | None, choose:
             return None
         entry = segment.files.entry(file)._replace(**listing[path]._asdict())
         again = index.manifest.body.restamped.get(path)
-        if again is not None and listing[path] == (again.size, again.mtime_ns):
+        if again is not None and listing[path] == again.stamp:
             entry = entry._replace(footer=again.footer)
         return entry
 

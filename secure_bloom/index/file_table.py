@@ -1,66 +1,50 @@
-"""The files that a segment of an index covers: Arrow IPC, compressed with Zstandard.
+"""The files that a segment of an index covers.
 
-    path         relative to the table
-    size         bytes; -1: the entry covers no file, because its file changed while it was read
-    mtime_ns     as listed when the file was indexed
-    row_groups   number of row groups, which the segment numbers through its files
-    rows         number of rows
-    content      16 bytes that stay the same while an encrypted file's keys are rotated, and its
-                 filters added or removed
-    footer       16 bytes: start of the SHA-256 of the stored footer
-    schema       the Arrow schema (IPC), each different one stored once
+    length       8 bytes: of the rest, before it is compressed with Zstandard
+    files        4 bytes: number of files, n
+    schemas      4 bytes: number of schemas, m
+    size         n times 8 bytes; -1: the entry covers no file, because its file changed while it
+                 was read
+    mtime_ns     n times 8 bytes: as listed when the file was indexed
+    rows         n times 8 bytes: number of rows
+    row_groups   n times 4 bytes: their number; the segment numbers them through its files
+    schema       n times 4 bytes: number of the file's schema
+    content      n times 16 bytes that stay the same while an encrypted file's keys are rotated, and
+                 its filters added or removed
+    footer       n times 16 bytes: start of the SHA-256 of the stored footer
+    paths        relative to the table: n times 4 bytes for the lengths, then the texts
+    tags         what the filesystem tells of the version, see :mod:`secure_bloom.index.stamps`
+    schemas      the different Arrow schemas (IPC), stored like texts
+
+Numbers are little-endian and signed. The table of an index without encryption may come from
+anyone, so the decompressed bytes are bounded, and nothing else is allocated by what it claims.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import struct
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple, Protocol
+from itertools import accumulate, pairwise
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import FormatError
+from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.index.geometry import MAX_ROW_GROUPS
+from secure_bloom.index.stamps import Stamp
 from secure_bloom.reader import ParquetFile
-from secure_bloom.sbbf.light_arrow import to_numpy
-from secure_bloom.storage.versions import FileVersion
 
 DIGEST_SIZE = 16
+MAX_BYTES = 128 * 1024 * 1024  #: of a file table, not compressed
+_COUNTS = struct.Struct("<ii")
+_LENGTH = struct.Struct("<q")
+_COLUMNS = (("size", "<i8"), ("mtime_ns", "<i8"), ("rows", "<i8"), ("row_groups", "<i4"),
+            ("schema", "<i4"), ("content", f"V{DIGEST_SIZE}"), ("footer", f"V{DIGEST_SIZE}"))
 
-SCHEMA = pa.schema([
-    ("path", pa.string()), ("size", pa.int64()), ("mtime_ns", pa.int64()),
-    ("row_groups", pa.int32()), ("rows", pa.int64()), ("content", pa.binary(DIGEST_SIZE)),
-    ("footer", pa.binary(DIGEST_SIZE)), ("schema", pa.dictionary(pa.int32(), pa.binary()))])
-
-
-class Listed(Protocol):
-    """A file as it is listed: a ``pyarrow.fs.FileInfo``, or another record of it."""
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def mtime_ns(self) -> int | None: ...
-
-
-class Stamp(NamedTuple):
-    """What distinguishes a listed file from another one of the same name."""
-
-    size: int
-    mtime_ns: int
-
-    @classmethod
-    def of(cls, listed: Listed) -> Stamp:
-        """Return the stamp of a listed file; a time of -1 if the filesystem has none."""
-        return cls(listed.size, -1 if (time := listed.mtime_ns) is None else time)
-
-    def is_of(self, version: FileVersion | None, filesystem: pa_fs.FileSystem) -> bool:
-        """Whether the listing refers to this version of the file, which is open."""
-        return version is not None and version.is_as_listed(
-            *self, exactly=filesystem.type_name == "local")
+_Text = TypeVar("_Text", str, bytes)
 
 
 class FileEntry(NamedTuple):
@@ -69,6 +53,7 @@ class FileEntry(NamedTuple):
     path: str
     size: int
     mtime_ns: int
+    tag: str
     row_groups: int
     rows: int
     content: bytes
@@ -81,57 +66,98 @@ class FileEntry(NamedTuple):
         return cls(path, *stamp, file.num_row_groups, file.num_rows, content_id(file, stamp),
                    footer_digest(file), file.schema.serialize().to_pybytes())
 
+    @property
+    def stamp(self) -> Stamp:
+        """Stamp of the file."""
+        return Stamp(self.size, self.mtime_ns, self.tag)
+
     def void(self) -> FileEntry:
         """Return the entry as one that covers no file; its row groups keep their numbers."""
         return self._replace(size=-1)
 
 
 class FileTable:
-    """The rows of the table, and the numbers of the row groups of each file."""
+    """The rows of the table, and the numbers of the row groups of each file.
 
-    def __init__(self, table: pa.Table):
-        self._table = table
-        counts = to_numpy(table["row_groups"])
-        #: first row group of each file, and the end of the last one
-        self.first_group = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    Attributes
+    ----------
+    paths, stamps, contents, footers : list
+        Of each file; ``footers`` are digests, as the files were indexed.
+    row_group_counts, row_counts : list of int
+        Of each file.
+    schemas : list of bytes
+        The different schemas, serialized.
+    schema_ids : list of int
+        Position of each file's schema in them.
+    first_group : int64 array
+        First row group of each file, and the end of the last one.
+    """
+
+    def __init__(self, paths: list[str], stamps: list[Stamp], row_group_counts: list[int],
+                 row_counts: list[int], contents: list[bytes], footers: list[bytes],
+                 schemas: list[bytes], schema_ids: list[int]):
+        self.paths, self.stamps, self.contents, self.footers = paths, stamps, contents, footers
+        self.row_group_counts, self.row_counts = row_group_counts, row_counts
+        self.schemas, self.schema_ids = schemas, schema_ids
+        self.first_group = np.array([0, *accumulate(row_group_counts)], np.int64)
 
     @classmethod
     def of(cls, entries: Iterable[FileEntry]) -> FileTable:
         """Make a table."""
         rows = list(entries)
-        columns: dict[str, Any] = {name: [getattr(row, name) for row in rows]
-                                   for name in FileEntry._fields}
-        columns["schema"] = pa.array(columns["schema"], pa.binary()).dictionary_encode()
-        return cls(pa.table(columns, SCHEMA))
+        numbers: dict[bytes, int] = {}
+        ids = [numbers.setdefault(row.schema, len(numbers)) for row in rows]
+        return cls([row.path for row in rows], [row.stamp for row in rows],
+                   [row.row_groups for row in rows], [row.rows for row in rows],
+                   [row.content for row in rows], [row.footer for row in rows],
+                   list(numbers), ids)
 
     @classmethod
-    def from_buffer(cls, data: pa.Buffer) -> FileTable:
-        """Parse :meth:`to_buffer`; the data has been authenticated."""
-        try:
-            table = pa.ipc.open_file(data).read_all()
-            table.validate(full=True)  # an index without encryption is not authenticated
-            table = table.unify_dictionaries()
-        except (pa.ArrowException, OSError, ValueError):
-            raise FormatError("the file table of a segment cannot be read") from None
-        if table.schema != SCHEMA:
-            raise FormatError("the file table of a segment has other columns; a newer "
-                              "secure_bloom may have written it")
-        counts = table["row_groups"]
-        if table.num_rows == 0 or any(column.null_count for column in table.columns) \
-                or min(to_numpy(counts)) < 0 or sum(to_numpy(counts).tolist()) > MAX_ROW_GROUPS:
-            raise FormatError("the file table of a segment is invalid")
-        return cls(table)
+    def from_buffer(cls, data: pa.Buffer | bytes) -> FileTable:
+        """Parse :meth:`to_bytes`.
 
-    def to_buffer(self) -> pa.Buffer:
-        """Return the table in Arrow IPC."""
-        sink = pa.BufferOutputStream()
-        options = pa.ipc.IpcWriteOptions(compression="zstd")
-        with pa.ipc.new_file(sink, SCHEMA, options=options) as writer:
-            writer.write_table(self._table.combine_chunks().unify_dictionaries())
-        return sink.getvalue()
+        Raises
+        ------
+        FormatError
+            If it is damaged, or a path is not as a listing shows it.
+        """
+        try:
+            table = _parsed_table(_decompressed(memoryview(data).cast("B")))
+            table.check()
+        except (ValueError, OSError, OverflowError, IndexError, struct.error):
+            raise FormatError("the file table of a segment is invalid") from None
+        return table
+
+    def check(self) -> None:
+        """Raise ValueError if the table contradicts itself."""
+        covered = [path for path, stamp in zip(self.paths, self.stamps, strict=True)
+                   if stamp.size >= 0]
+        if not self.paths or min(self.row_group_counts) < 0 or min(self.row_counts) < 0 \
+                or self.num_row_groups > MAX_ROW_GROUPS \
+                or not 0 <= min(self.schema_ids) <= max(self.schema_ids) < len(self.schemas) \
+                or not are_normal(self.paths) or len(set(covered)) != len(covered):
+            raise ValueError
+
+    def to_bytes(self) -> bytes:
+        """Return the table as it is stored.
+
+        Raises UnsupportedError if it is larger than readers accept.
+        """
+        columns = {"size": [one.size for one in self.stamps],
+                   "mtime_ns": [one.mtime_ns for one in self.stamps], "rows": self.row_counts,
+                   "row_groups": self.row_group_counts, "schema": self.schema_ids,
+                   "content": self.contents, "footer": self.footers}
+        data = b"".join([
+            _COUNTS.pack(len(self), len(self.schemas)),
+            *(np.array(columns[name], kind).tobytes() for name, kind in _COLUMNS),
+            _packed([path.encode() for path in self.paths]),
+            _packed([stamp.tag.encode() for stamp in self.stamps]), _packed(self.schemas)])
+        if len(data) > MAX_BYTES:
+            raise UnsupportedError(f"{len(self):,} files are too many for one segment of an index")
+        return _LENGTH.pack(len(data)) + pa.Codec("zstd").compress(data, asbytes=True)
 
     def __len__(self) -> int:
-        return self._table.num_rows
+        return len(self.paths)
 
     @property
     def num_row_groups(self) -> int:
@@ -139,60 +165,16 @@ class FileTable:
         return int(self.first_group[-1])
 
     @cached_property
-    def paths(self) -> list[str]:
-        """Path of each file."""
-        return self._table["path"].to_pylist()
-
-    @cached_property
-    def stamps(self) -> list[Stamp]:
-        """Stamp of each file."""
-        sizes, times = (self._table[name].to_pylist() for name in ("size", "mtime_ns"))
-        return list(map(Stamp, sizes, times))
-
-    @cached_property
-    def contents(self) -> list[bytes]:
-        """Content id of each file."""
-        return self._table["content"].to_pylist()
-
-    @cached_property
-    def footers(self) -> list[bytes]:
-        """Digest of the footer of each file, as it was indexed."""
-        return self._table["footer"].to_pylist()
-
-    @cached_property
-    def schema_ids(self) -> list[int]:
-        """Position of each file's schema in :attr:`schemas`."""
-        return self._schemas.indices.to_pylist()
-
-    @cached_property
-    def schemas(self) -> list[bytes]:
-        """The different schemas, serialized."""
-        return self._schemas.dictionary.to_pylist()
-
-    @cached_property
-    def row_group_counts(self) -> list[int]:
-        """Number of row groups of each file."""
-        return np.diff(self.first_group).tolist()
-
-    @cached_property
-    def row_counts(self) -> list[int]:
-        """Number of rows of each file."""
-        return self._table["rows"].to_pylist()
-
-    @cached_property
     def parsed_schemas(self) -> list[pa.Schema]:
         """Schema of each file; equal ones are one object."""
         different = list(map(_parsed, self.schemas))
         return [different[number] for number in self.schema_ids]
 
-    @property
-    def _schemas(self) -> pa.DictionaryArray:
-        column = self._table["schema"].combine_chunks()
-        return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
-
     def entry(self, number: int) -> FileEntry:
         """Return one row."""
-        return FileEntry(**self._table.slice(number, 1).to_pylist()[0])
+        return FileEntry(self.paths[number], *self.stamps[number], self.row_group_counts[number],
+                         self.row_counts[number], self.contents[number], self.footers[number],
+                         self.schemas[self.schema_ids[number]])
 
     def check_groups(self, groups: np.ndarray) -> None:
         """Raise FormatError if the segment does not have one of these row groups (uint64)."""
@@ -208,6 +190,60 @@ class FileTable:
         groups = groups.astype(np.int64)
         files = np.searchsorted(self.first_group, groups, "right") - 1
         return files, groups - self.first_group[files]
+
+
+def are_normal(paths: Iterable[str]) -> bool:
+    """Whether paths have no empty, ``.`` or ``..`` components, so that each file has one path."""
+    joined = f"/{'/'.join(paths)}/"
+    return not any(part in joined for part in ("//", "/./", "/../", "\0"))
+
+
+def _decompressed(data: memoryview) -> bytes:
+    [size] = _LENGTH.unpack_from(data)
+    if not 0 <= size <= MAX_BYTES:
+        raise ValueError
+    return pa.Codec("zstd").decompress(pa.py_buffer(data[_LENGTH.size:]), decompressed_size=size,
+                                       asbytes=True)
+
+
+def _parsed_table(data: bytes) -> FileTable:
+    num_files, num_schemas = _COUNTS.unpack_from(data)
+    if num_files < 0 or num_schemas < 0:
+        raise ValueError
+    at = _COUNTS.size
+    columns = {}
+    for name, kind in _COLUMNS:
+        columns[name] = np.frombuffer(data, kind, num_files, at).tolist()
+        at += num_files * np.dtype(kind).itemsize
+    paths, at = _unpacked(data, at, num_files, _text)
+    tags, at = _unpacked(data, at, num_files, _text)
+    schemas, at = _unpacked(data, at, num_schemas, bytes)
+    if at != len(data):
+        raise ValueError
+    stamps = list(map(Stamp, columns["size"], columns["mtime_ns"], tags))
+    return FileTable(paths, stamps, columns["row_groups"], columns["rows"], columns["content"],
+                     columns["footer"], schemas, columns["schema"])
+
+
+def _packed(texts: Sequence[bytes]) -> bytes:
+    return np.array([len(text) for text in texts], "<i4").tobytes() + b"".join(texts)
+
+
+def _unpacked(data: bytes, at: int, count: int, read: Callable[[bytes], _Text]) \
+        -> tuple[list[_Text], int]:
+    """Return some texts that are stored at a position, and where they end."""
+    lengths = np.frombuffer(data, "<i4", count, at).tolist()
+    start = at + 4 * count
+    if lengths and min(lengths) < 0:
+        raise ValueError
+    ends = list(accumulate(lengths, initial=start))
+    if ends[-1] > len(data):
+        raise ValueError
+    return [read(data[first:last]) for first, last in pairwise(ends)], ends[-1]
+
+
+def _text(data: bytes) -> str:
+    return data.decode()
 
 
 @lru_cache(maxsize=1000)

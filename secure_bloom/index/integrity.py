@@ -13,12 +13,13 @@ from secure_bloom.display import Summarized, count, shown
 from secure_bloom.errors import FormatError, SecureBloomError
 from secure_bloom.index.column_index import ColumnIndex, Place
 from secure_bloom.index.column_segments import column_hashes, leaf_column
-from secure_bloom.index.file_table import FileEntry, Stamp, content_id, footer_digest
+from secure_bloom.index.file_table import FileEntry, content_id, footer_digest
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.geometry import MAX_GROUP_BITS, pack
 from secure_bloom.index.manifest import Manifest
 from secure_bloom.index.sealing import MAGIC
 from secure_bloom.index.segment import Segment, SegmentInfo
+from secure_bloom.index.stamps import Stamp
 from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.reader import ParquetFile
@@ -256,7 +257,7 @@ class ColumnVerification:
             return
         self._result.identified += 1
         newest = entries[-1]
-        known = {(entry.size, entry.mtime_ns) for entry in entries}
+        known = {entry.stamp for entry in entries}
         if footer == newest.footer:
             return
         if any(footer == entry.footer or content == entry.content for entry in entries
@@ -302,8 +303,7 @@ def _entries(index: ColumnIndex) -> dict[str, list[FileEntry]]:
             entry = segment.files.entry(number)
             again = index.manifest.body.restamped.get(path)
             if again is not None and again.content == entry.content:
-                entry = entry._replace(size=again.size, mtime_ns=again.mtime_ns,
-                                       footer=again.footer)
+                entry = entry._replace(**again.stamp._asdict(), footer=again.footer)
             if entry.size >= 0:
                 found.setdefault(path, []).append(entry)
     return {path: sorted(entries, key=lambda entry: entry.mtime_ns)

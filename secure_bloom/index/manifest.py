@@ -2,7 +2,7 @@
 
 ``_index/<column>/<version, 12 digits>.manifest`` is JSON:
 
-    format          "SBX1"
+    format          "SBX2"
     index_id        32 hex digits
     version         as in the name
     key_material    the index key wrapped by the column's master key (PKMT1); or
@@ -11,8 +11,8 @@
         column      dotted path
         segments    id, tail, size, pairs, files and row_groups of each; of some also parts, the
                     files that come before its own one: id and size of each
-        restamped   files that were rewritten with the same values: path -> size, mtime_ns, content,
-                    footer
+        restamped   files that were rewritten with the same values: path -> size, mtime_ns, tag,
+                    content, footer
         is_exclusive  whether only jobs of secure_bloom write to the table
         generation  SHA-256 of the table's _staging/generation when the index covered all files, if
                     it is exclusive; else null
@@ -37,13 +37,15 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     UnsupportedError,
 )
+from secure_bloom.index.file_table import are_normal
 from secure_bloom.index.sealing import ID_SIZE, KEY_SIZE, IndexKey, ModuleType
 from secure_bloom.index.segment import SegmentInfo
+from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.kms import unwrap_locally
 from secure_bloom.keys.material import KeyMaterial
 
-FORMAT = "SBX1"
+FORMAT = "SBX2"
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,14 @@ class Restamp:
 
     size: int
     mtime_ns: int
+    tag: str
     content: bytes
     footer: bytes
+
+    @property
+    def stamp(self) -> Stamp:
+        """The stamp."""
+        return Stamp(self.size, self.mtime_ns, self.tag)
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,7 @@ class Body:
 
     def to_json(self) -> bytes:
         """Return the body as JSON."""
-        restamped = {path: [one.size, one.mtime_ns, one.content.hex(), one.footer.hex()]
+        restamped = {path: [*one.stamp, one.content.hex(), one.footer.hex()]
                      for path, one in self.restamped.items()}
         return json.dumps({"column": self.column,
                            "segments": [info.to_json() for info in self.segments],
@@ -88,8 +96,9 @@ class Body:
             fields = json.loads(data)
             if type(fields["segments"]) is not list or type(fields["removed"]) is not list:
                 raise TypeError
-            restamped = {path: Restamp(size, mtime_ns, *map(bytes.fromhex, digests))
-                         for path, (size, mtime_ns, *digests) in fields.pop("restamped").items()}
+            restamped = {path: Restamp(size, mtime_ns, tag, *map(bytes.fromhex, digests))
+                         for path, (size, mtime_ns, tag, *digests)
+                         in fields.pop("restamped").items()}
             segments = tuple(map(SegmentInfo.from_json, fields.pop("segments")))
             body = cls(segments=segments, restamped=restamped, removed=tuple(fields.pop("removed")),
                        **fields)
@@ -104,11 +113,13 @@ class Body:
         texts = [self.column, *self.removed]
         if self.generation is not None:
             texts.append(self.generation)
+        texts += [one.tag for one in self.restamped.values()]
         numbers = [one for stamp in self.restamped.values() for one in (stamp.size, stamp.mtime_ns)]
         if any(type(one) is not str for one in texts) or type(self.is_exclusive) is not bool \
                 or any(type(one) is not int for one in numbers):
             raise TypeError
-        if len(self.file_names) != sum(len(info.file_names) for info in self.segments):
+        names = [name for info in self.segments for name in info.file_names]
+        if len(set(names)) != len(names) or (self.restamped and not are_normal(self.restamped)):
             raise ValueError
 
 

@@ -24,10 +24,10 @@ from secure_bloom.index.column_index import (
     open_column,
     opened_before,
 )
-from secure_bloom.index.file_table import Stamp
 from secure_bloom.index.folder import indexed_columns
 from secure_bloom.index.identity import Identity, allowed_keys, check_sample
 from secure_bloom.index.lookup import located
+from secure_bloom.index.stamps import Stamp, stamps
 from secure_bloom.index.table import Table, listing_for
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.environment import NO_KEYS
@@ -155,8 +155,9 @@ class FolderIndexes:
         filesystem = self.table.filesystem
         if self._files is not None and filesystem.type_name == "local":
             prefix = self.table.full_path("")
-            return {info.path.removeprefix(prefix): Stamp.of(info)
-                    for info in filesystem.get_file_info(list(self._files)) if info.is_file}
+            infos = [info for info in filesystem.get_file_info(list(self._files)) if info.is_file]
+            return dict(zip((info.path.removeprefix(prefix) for info in infos),
+                            stamps(filesystem, infos), strict=True))
         # In a store, listings may show other times than requests for single files.
         return self.table.listing(self.folder, check) if index is None \
             else listing_for(self.table, index, self.folder, check)

@@ -10,7 +10,7 @@ rewrites one small file. HKDF-SHA256 derives the other keys from it, with the in
 A sealed module is an encrypted module as in Parquet (:mod:`secure_bloom.crypto.modules`). Its AAD
 binds it to its position:
 
-    "SBX1" | index id (16) | segment id (16) | module type (1) | ordinal (8, little-endian)
+    "SBX2" | index id (16) | segment id (16) | module type (1) | ordinal (8, little-endian)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from secure_bloom.crypto.modules import Bytes, ModuleCipher
 
-MAGIC = b"SBX1"
+MAGIC = b"SBX2"
 KEY_SIZE = 32
 ID_SIZE = 16  #: bytes of the id of an index or a segment
 

@@ -1,13 +1,13 @@
 """A segment of an index: an immutable file of sealed pages, and the files that it covers.
 
-    "SBX1"              4 bytes
+    "SBX2"              4 bytes
     pages               sealed (PAGE, ordinal: page)
     directory           sealed in parts of 65,536 pages (DIRECTORY, ordinal: part): offset of the
                         first page (8 bytes), then the sizes of the sealed pages (4 bytes each)
     file table          sealed (FILES), see secure_bloom.index.file_table
     footer              sealed (FOOTER), JSON: pairs, column type, geometry, offsets of directory
                         and file table
-    length of footer    4 bytes, little-endian, then "SBX1"
+    length of footer    4 bytes, little-endian, then "SBX2"
 
 Numbers are little-endian. The manifest records where the tail begins, so that one read opens a
 segment. What a segment covers is determined by its own file table alone.

@@ -168,7 +168,7 @@ class _Writer:
         directory = before + self.size
         self._add_directory(sealer, written.sizes)
         start_of_files = before + self.size
-        self.add(sealer.seal(memoryview(files.to_buffer()).cast("B"), ModuleType.FILES))
+        self.add(sealer.seal(files.to_bytes(), ModuleType.FILES))
         fields = {"pairs": written.pairs, "column_type": column_type_json(column_type),
                   "geometry": geometry.to_json(), "directory": directory, "files": start_of_files}
         footer = sealer.seal(json.dumps(fields).encode(), ModuleType.FOOTER)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow.fs as pa_fs
 
 from secure_bloom.index.column_index import ColumnIndex
-from secure_bloom.index.file_table import Stamp
+from secure_bloom.index.stamps import Stamp, stamps
 from secure_bloom.storage.files import FilePath, read_file, resolve
 from secure_bloom.storage.visibility import (
     GENERATION,
@@ -50,9 +50,8 @@ class Table(NamedTuple):
         folder = self.path if folder is None else folder
         prefix = self.prefix(folder)
         found = visible_files(self.filesystem, folder, check)
-        stamps = map(Stamp.of, found.values())
-        return dict(zip([prefix + path for path in found] if prefix else found, stamps,
-                        strict=True))
+        return dict(zip([prefix + path for path in found] if prefix else found,
+                        stamps(self.filesystem, found.values()), strict=True))
 
     def prefix(self, folder: str) -> str:
         """Return how the relative paths of all files below a folder of the table begin."""
@@ -89,10 +88,10 @@ def listing_for(table: Table, index: ColumnIndex, folder: str | None = None,
     if body.generation is None or body.generation != table.generation():
         return table.listing(folder, check)
     removed, prefix = set(body.removed), table.prefix(folder or table.path)
-    stamps = index.stamps
-    if stamps is None:  # the index covers several versions of a file
+    known = index.stamps
+    if known is None:  # the index covers several versions of a file
         return table.listing(folder, check)
     if not removed and not prefix:
-        return stamps
-    return {path: stamp for path, stamp in stamps.items()
+        return known
+    return {path: stamp for path, stamp in known.items()
             if path not in removed and path.startswith(prefix)}

@@ -21,9 +21,10 @@ from secure_bloom.index.column_keys import UNENCRYPTED, master_keys
 from secure_bloom.index.column_segments import INDEXED, RESTAMPED, SegmentMaker, Segments
 from secure_bloom.index.column_update import ColumnUpdate, new_manifest
 from secure_bloom.index.compaction import Merge, merge_here, merge_tiers
-from secure_bloom.index.file_table import Stamp
+from secure_bloom.index.file_table import are_normal
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.publishing import drop_missing, publish
+from secure_bloom.index.stamps import Stamp
 from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NoKeys
@@ -202,7 +203,10 @@ def add_file(table: Table, kms: CachedKms | NoKeys | None, path: str, stamp: Sta
         return "its filesystem records no modification times"
     if now - stamp.mtime_ns < _SETTLED_NS and job_of(path) is None:
         return TOO_YOUNG
+    if not are_normal([path]):
+        return "its path is not normalized"
     filesystem = table.filesystem
+    stamp.wait()
     with ParquetFile(Source(table.full_path(path), filesystem), kms) as file:
         if not stamp.is_of(file.version, filesystem):
             return "changed after it was listed"

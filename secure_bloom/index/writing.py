@@ -20,12 +20,13 @@ from secure_bloom.errors import ColumnError, IndexWarning, SecureBloomError
 from secure_bloom.index.column_segments import INDEXED, SegmentMaker, Segments, SentKey
 from secure_bloom.index.column_update import new_manifest, publish_segments
 from secure_bloom.index.compaction import merge_tiers, vacuum
-from secure_bloom.index.file_table import Stamp, content_id, footer_digest
+from secure_bloom.index.file_table import content_id, footer_digest
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest, Restamp
 from secure_bloom.index.pair_store import pairs_in_memory
 from secure_bloom.index.publishing import publish
 from secure_bloom.index.segment import SegmentInfo
+from secure_bloom.index.stamps import Stamp, stamp, stamps
 from secure_bloom.index.table import Table
 from secure_bloom.index.written_hashes import WrittenHashes
 from secure_bloom.keys.cache import CachedKms
@@ -153,13 +154,14 @@ class TaskIndexes:
         """Add a file that is complete."""
         path = posixpath.join(self._job.work, staged.path)
         try:
-            stamp = Stamp.of(self._job.filesystem.get_file_info(path))
+            filesystem = self._job.filesystem
+            seen = stamp(filesystem, filesystem.get_file_info(path))
             with closing(self._written.pop(path)) as written, \
-                    ParquetFile(Source(path, self._job.filesystem), self._reading_keys) as file:
-                self._result.stamps[staged.path] = Restamp(*stamp, content_id(file, stamp),
+                    ParquetFile(Source(path, filesystem), self._reading_keys) as file:
+                self._result.stamps[staged.path] = Restamp(*seen, content_id(file, seen),
                                                            footer_digest(file))
                 for column in list(self._makers):
-                    self._add(column, file, staged.path, stamp, written)
+                    self._add(column, file, staged.path, seen, written)
         except Exception as error:
             for column in list(self._makers):
                 self._give_up(column, error)
@@ -185,10 +187,10 @@ class TaskIndexes:
         for written in self._written.values():
             written.close()
 
-    def _add(self, column: str, file: ParquetFile, path: str, stamp: Stamp,
+    def _add(self, column: str, file: ParquetFile, path: str, seen: Stamp,
              written: WrittenHashes) -> None:
         try:
-            outcome = self._makers[column].add(file, path, stamp, written)
+            outcome = self._makers[column].add(file, path, seen, written)
         except Exception as error:
             self._give_up(column, error)
         else:
@@ -226,17 +228,22 @@ def _existing(folder: IndexFolder, segments: Sequence[SegmentInfo]) -> list[Segm
 def _restamped(job: Job, tasks: Iterable[TaskSegments]) -> dict[str, Restamp]:
     """Return the files that a listing shows with another stamp than the tasks have seen.
 
-    A rename keeps them; stores may date objects more precisely in a listing.
+    A rename changes the ctime of a local file; stores may date objects more precisely in a listing.
     """
-    if not job.in_place:
-        return {}
     seen = {path: stamp for task in tasks for path, stamp in task.stamps.items()}
     folders = {posixpath.dirname(posixpath.join(job.table, path)) for path in seen}
-    listed = {info.path: Stamp.of(info) for folder in folders
-              for info in job.filesystem.get_file_info(pa_fs.FileSelector(folder))}
-    found = {path: (listed.get(posixpath.join(job.table, path)), one) for path, one in seen.items()}
-    return {path: replace(one, mtime_ns=stamp.mtime_ns) for path, (stamp, one) in found.items()
-            if stamp is not None and stamp != (one.size, one.mtime_ns) and stamp.size == one.size}
+    infos = {info.path: info for folder in folders
+             for info in job.filesystem.get_file_info(pa_fs.FileSelector(folder))}
+    paths = {path: full for path in seen if (full := posixpath.join(job.table, path)) in infos}
+    found = zip(paths, stamps(job.filesystem, map(infos.__getitem__, paths.values())), strict=True)
+    return {path: replace(seen[path], **now._asdict()) for path, now in found
+            if now != (before := seen[path].stamp) and _is_same(now, before)}
+
+
+def _is_same(now: Stamp, before: Stamp) -> bool:
+    """Whether a file was only renamed, or is only dated in another way."""
+    return now.size == before.size and now.inode == before.inode \
+        and (not now.tag or now.mtime_ns == before.mtime_ns)
 
 
 def _warn(job: Job, column: str, reason: object) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from secure_bloom.index.building import BUDGET
 from secure_bloom.index.column_segments import SegmentMaker, SentKey
-from secure_bloom.index.file_table import Stamp
+from secure_bloom.index.stamps import Stamp
 from secure_bloom.index.table import Table
 from secure_bloom.index.update import (
     IndexEncryption,
@@ -74,6 +74,7 @@ class _File(NamedTuple):
     path: str
     size: int
     mtime_ns: int
+    tag: str
     columns: list[str]
 
 
@@ -109,7 +110,7 @@ class _Work:
             def add(path: str) -> tuple[str, str]:
                 file = by_path[path]
                 return path, add_file(table, kms or NO_KEYS, path,
-                                      Stamp(file.size, file.mtime_ns), self.now,
+                                      Stamp(file.size, file.mtime_ns, file.tag), self.now,
                                       [makers[column] for column in file.columns])
 
             added = ManyFiles(lambda path, _: add(path), list(by_path))

@@ -159,7 +159,8 @@ def open_file(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa.NativeFile, F
     if filesystem.type_name == "local":
         file = _open_local(path)
         version = _descriptor_version(file.fileno())
-        _wait_for_the_clock(version)
+        assert version.mtime_ns is not None  # local files have a time
+        wait_for_the_clock(version.mtime_ns)
         return file, version
     if filesystem.type_name in _STORES:
         file = filesystem.open_input_file(path)
@@ -242,10 +243,9 @@ def _stat_version(found: os.stat_result) -> FileVersion:
     return FileVersion(found.st_size, found.st_mtime_ns, (found.st_dev, found.st_ino))
 
 
-def _wait_for_the_clock(version: FileVersion) -> None:
-    """Wait until any later change of a local file is certain to change its mtime."""
-    assert version.mtime_ns is not None  # local files have a time
-    age = time.time_ns() - version.mtime_ns
+def wait_for_the_clock(time_ns: int) -> None:
+    """Wait until any later change of a local file that has this time is certain to change it."""
+    age = time.time_ns() - time_ns
     if 0 <= age < _CLOCK_STEP:
         time.sleep((_CLOCK_STEP - age) / 10**9)
 

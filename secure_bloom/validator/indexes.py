@@ -9,9 +9,9 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import SecureBloomError
 from secure_bloom.index.column_index import ColumnIndex
-from secure_bloom.index.file_table import Stamp
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.lookup import located
+from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.sbbf.probes import ValueHashes
@@ -23,8 +23,8 @@ def look_up(case: Case, hashes: np.ndarray) -> tuple[str, dict[str, Any]]:
     keys = case.input.get("master_keys")
     kms = None if keys is None else CachedKms(InMemoryKms(
         {name: bytes.fromhex(key) for name, key in keys.items()}))
-    listing = {path: Stamp(int(size), int(time)) for path, size, time in
-               (one.rsplit(":", 2) for one in case.input["files"])}
+    listing = {path: Stamp(int(size), int(time), tag) for path, size, time, tag in
+               (one.rsplit(":", 3) for one in case.input["files"])}
     try:
         return _answered(_opened(case, kms), listing, hashes)
     except SecureBloomError:

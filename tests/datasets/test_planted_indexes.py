@@ -1,6 +1,7 @@
 """Whoever can write to a folder cannot make a reader miss a row by what is put into ``_index``."""
 
 import contextlib
+import os
 import warnings
 
 import duckdb
@@ -11,7 +12,7 @@ import pytest
 import secure_bloom
 from secure_bloom import EncryptionConfiguration, Policy
 from secure_bloom.errors import IndexWarning, SecureBloomError, UnsupportedError
-from secure_bloom.index import Index, column_index, update
+from secure_bloom.index import Index, column_index, stamps, update
 from secure_bloom.keys import InMemoryKms
 from tests.index.planting import plant
 
@@ -130,3 +131,30 @@ def test_an_index_of_one_column_cannot_say_that_files_lack_another(people, maste
     plant(people, column, KMS, master_key,
           change=lambda entries: [one._replace(schema=lies) for one in entries])
     check_nothing_is_missed(people)
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("tags", [True, False])
+def test_files_that_exchange_their_content_are_not_covered(people, monkeypatch, overwrite, tags):
+    """They have the same size, and get the times of each other; also without a requirement.
+
+    Where listings show nothing else, the footers tell, if a requirement lets them be read.
+    """
+    if not tags:
+        monkeypatch.setattr(stamps, "_local", lambda path, info: stamps.Stamp.of(info))
+    one, other = people / "0.parquet", people / f"{int(SSN)}.parquet"
+    size = max(one.stat().st_size, other.stat().st_size)
+    assert size == min(one.stat().st_size, other.stat().st_size)
+    secure_bloom.index.build(people, "ssn", KMS)
+    times = {path: (path.stat().st_atime_ns, path.stat().st_mtime_ns) for path in (one, other)}
+    if overwrite:
+        contents = one.read_bytes(), other.read_bytes()
+        other.write_bytes(contents[0])
+        one.write_bytes(contents[1])
+    else:
+        one.rename(people / "_x")
+        other.rename(one)
+        (people / "_x").rename(other)
+    for path, time in times.items():
+        os.utime(path, ns=time)
+    check_nothing_is_missed(people, [None, *REQUIREMENTS] if tags else REQUIREMENTS)

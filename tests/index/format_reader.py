@@ -32,7 +32,7 @@ def derive(key, index_id, info):
 def opened(module, key, index_id, segment_id, kind, ordinal):
     if len(module) < 32 or struct.unpack("<I", module[:4])[0] != len(module) - 4:
         raise Refused("length of a module")
-    aad = b"SBX1" + index_id + segment_id + struct.pack("<BQ", kind, ordinal)
+    aad = b"SBX2" + index_id + segment_id + struct.pack("<BQ", kind, ordinal)
     try:
         return AESGCM(key).decrypt(module[4:16], module[16:], aad)
     except InvalidTag:
@@ -60,7 +60,7 @@ class Index:
 
     def __init__(self, folder, column, unwrap=None):
         version, outer = newest_manifest(folder)
-        if outer.get("format") != "SBX1" or outer.get("version") != version:
+        if outer.get("format") != "SBX2" or outer.get("version") != version:
             raise Refused("format or version")
         fields_of(json.dumps(outer), "format", "index_id", "version", "body",
                   "index_key" if "index_key" in outer else "key_material")
@@ -79,16 +79,16 @@ class Index:
     def lookup(self, listing, encoded):
         """Return what a lookup of a value in plain encoding answers, and the uncovered files.
 
-        The listing has size and time of the files of the table, by path.
+        The listing has size, time and tag of the files of the table, by path.
         """
         covered = {}
         for segment in self.segments:
             for number, row in enumerate(segment.files):
-                stamps = [(row["size"], row["mtime_ns"])]
+                stamp = row["size"], row["mtime_ns"], row["tag"]
                 again = self.restamped.get(row["path"])
-                if again is not None and bytes.fromhex(again[2]) == row["content"]:
-                    stamps.append(tuple(again[:2]))
-                if row["size"] >= 0 and listing.get(row["path"]) in stamps:
+                if again is not None and bytes.fromhex(again[3]) == row["content"]:
+                    stamp = tuple(again[:3])
+                if row["size"] >= 0 and listing.get(row["path"]) == stamp:
                     covered[row["path"]] = segment, number
         found = {}
         for segment in self.segments:
@@ -117,7 +117,7 @@ class Segment:
             self.data += data
         self.data += (folder / f"{info['id']}.seg").read_bytes()
         self.segment_key = derive(index.key, index.id, b"segment" + self.id)
-        if len(self.data) != info["size"] or self.data[:4] != b"SBX1" or self.data[-4:] != b"SBX1":
+        if len(self.data) != info["size"] or self.data[:4] != b"SBX2" or self.data[-4:] != b"SBX2":
             raise Refused("size or magic of a segment")
         end = len(self.data) - 8
         size = struct.unpack("<I", self.data[end:end + 4])[0]
@@ -131,7 +131,7 @@ class Segment:
         self.remainder_bits = 38 - self.page_bits - self.bucket_bits
         self.physical_type = footer["column_type"]["physical_type"]
         table = self.open(footer["files"], end - size - footer["files"], FILES)
-        self.files = pa.ipc.open_file(table).read_all().to_pylist()
+        self.files = file_table(table)
         self.pages = list(self.directory(footer["directory"]))
         if info["tail"] not in (footer["directory"], footer["files"]) \
                 or (len(self.files), sum(row["row_groups"] for row in self.files),
@@ -183,6 +183,44 @@ class Segment:
                 return row["path"], number, group
             group -= row["row_groups"]
         raise Refused("row group")
+
+
+def file_table(data):
+    """The rows of a file table."""
+    [size] = struct.unpack("<q", data[:8])
+    if size > 128 * 2**20:
+        raise Refused("size of a file table")
+    data = pa.Codec("zstd").decompress(data[8:], decompressed_size=size, asbytes=True)
+    n, m = struct.unpack("<ii", data[:8])
+    at = 8
+
+    def numbers(count, kind):
+        nonlocal at
+        width = struct.calcsize(f"<{kind}")
+        at += count * width
+        return [one[0] for one in struct.iter_unpack(f"<{kind}", data[at - count * width:at])]
+
+    def texts(count):
+        nonlocal at
+        found = []
+        for length in numbers(count, "i"):
+            found.append(data[at:at + length])
+            at += length
+        return found
+
+    columns = {"size": numbers(n, "q"), "mtime_ns": numbers(n, "q"), "rows": numbers(n, "q"),
+               "row_groups": numbers(n, "i"), "schema": numbers(n, "i"),
+               "content": numbers(n, "16s"), "footer": numbers(n, "16s"),
+               "path": [text.decode() for text in texts(n)],
+               "tag": [text.decode() for text in texts(n)]}
+    schemas = texts(m)
+    columns["schema"] = [schemas[number] for number in columns["schema"]]
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    paths = [row["path"] for row in rows if row["size"] >= 0]
+    if at != len(data) or not rows or len(set(paths)) < len(paths) \
+            or any({"", ".", ".."} & set(path.split("/")) for path in paths):
+        raise Refused("file table")
+    return rows
 
 
 def footer_digest(path):

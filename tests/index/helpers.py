@@ -57,8 +57,8 @@ def manifests_of(table, column="ssn"):
 
 def entry(number: int, row_groups: int) -> FileEntry:
     """Return the entry of a file that does not exist."""
-    return FileEntry(f"{number:06}.parquet", 1000 + number, 10**9 * (number + 1), row_groups,
-                     row_groups * 10, number.to_bytes(16, "big"), bytes(16), b"schema")
+    return FileEntry(f"{number:06}.parquet", 1000 + number, 10**9 * (number + 1), f"{number:x}-1",
+                     row_groups, row_groups * 10, number.to_bytes(16, "big"), bytes(16), b"schema")
 
 
 def build_segment(folder, key, groups, *, budget=2**20, first_file=0, column_type=INT64) -> Segment:

@@ -23,12 +23,12 @@ from secure_bloom.errors import (
     UnsupportedError,
 )
 from secure_bloom.index import Index, build, column_index, folder, identity, segment
-from secure_bloom.index.file_table import Stamp
 from secure_bloom.index.folder import folder_name
 from secure_bloom.index.lookup import look_up
 from secure_bloom.index.manifest import Body
 from secure_bloom.index.sealing import MAGIC, IndexKey, ModuleType
 from secure_bloom.index.segment import SegmentInfo
+from secure_bloom.index.stamps import stamp
 from secure_bloom.index.table import Table
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.cache import CachedKms
@@ -267,7 +267,7 @@ def test_manifests_deleted_after_they_were_listed(table, monkeypatch):
 
 MANIFESTS = {
     "deep": b"[" * 100_000, "null": b"null", "list": b"[]", "number": b"1" * 5000,
-    "another format": b'{"format": "SBX2"}', "empty": b'{"format": "SBX1"}'}
+    "another format": b'{"format": "SBX1"}', "empty": b'{"format": "SBX2"}'}
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
@@ -535,13 +535,15 @@ def test_an_index_does_not_lead_to_files_outside_of_its_table(tmp_path, monkeypa
     outside = tmp_path / "outside.parquet"
     write(outside, ["v1"], encryption=None)
     table = make(tmp_path / "t", None)
-    listing, stamp = Table.listing, Stamp.of(LOCAL.get_file_info(str(outside)))
+    listing, seen = Table.listing, stamp(LOCAL, LOCAL.get_file_info(str(outside)))
     paths = ["../outside.parquet", str(outside)]
     shutil.rmtree(table / "_index")
     with monkeypatch.context() as context:
         context.setattr(Table, "listing", lambda *arguments: listing(*arguments)
-                        | dict.fromkeys(paths, stamp))
-        assert build(table, "ssn", KMS, encryption=None).indexed == len(VALUES) + len(paths)
+                        | dict.fromkeys(paths, seen))
+        result = build(table, "ssn", KMS, encryption=None)
+    assert result.indexed == len(VALUES)
+    assert set(result.uncovered) == set(paths)
     for path in table.glob("*.parquet"):
         path.unlink()
     opened = files_opened_to_check_encryption(monkeypatch)

@@ -10,7 +10,7 @@ import pytest
 
 import secure_bloom
 from secure_bloom.errors import KeyNotFoundError, KmsUnavailableError
-from secure_bloom.index import Index, build, column_segments, integrity
+from secure_bloom.index import Index, build, column_index, column_segments, integrity, stamps
 from secure_bloom.index.publishing import publish
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.cache import CachedKms
@@ -141,6 +141,13 @@ def test_wrong_pages_are_found(table, monkeypatch, fault, message):
     assert found and all(message in one.message for one in found)
 
 
+@pytest.fixture
+def without_tags(monkeypatch):
+    """As on a filesystem whose listings show size and time only."""
+    monkeypatch.setattr(stamps, "_local", lambda path, info: stamps.Stamp.of(info))
+    column_index._opened.clear()
+
+
 def test_files_that_were_added_removed_and_replaced(table):
     (table / "1.parquet").unlink()
     shutil.copy(table / "2.parquet", table / "new.parquet")
@@ -159,7 +166,7 @@ def test_files_that_were_added_removed_and_replaced(table):
     assert verify(table, integrity=True).ok
 
 
-def test_a_file_that_was_replaced_with_its_size_and_time_kept(tmp_path):
+def test_a_file_that_was_replaced_with_its_size_and_time_kept(tmp_path, without_tags):
     """The listing cannot tell, but the stored footer can."""
     for number in range(2):
         write(tmp_path / f"{number}.parquet", [f"v{number}"])
@@ -196,7 +203,7 @@ def test_rotation_attaching_and_touching_are_not_findings(table):
     assert verify(table, integrity=True).identified == 4
 
 
-def test_a_file_that_cannot_be_read_is_named(table):
+def test_a_file_that_cannot_be_read_is_named(without_tags, table):
     path = table / "2.parquet"
     before = path.stat()
     content = bytearray(path.read_bytes())
@@ -263,7 +270,7 @@ def test_an_index_that_is_deleted_meanwhile(table):
         index.verify()
 
 
-def test_a_file_whose_column_has_another_type_now(tmp_path):
+def test_a_file_whose_column_has_another_type_now(tmp_path, without_tags):
     """Of the same size and time: hashes of another type would not say what is missing."""
     path = tmp_path / "0.parquet"
 
@@ -298,7 +305,7 @@ def test_a_kms_that_fails_is_not_a_finding(tmp_path, options):
         Index.open(tmp_path, Failing(KEYS)).verify(**options)
 
 
-def test_a_file_without_its_end_is_named(table):
+def test_a_file_without_its_end_is_named(without_tags, table):
     path = table / "2.parquet"
     before = path.stat()
     path.write_bytes(path.read_bytes()[:-8] + bytes(8))

@@ -77,11 +77,12 @@ def pairs_of(segment):
 @pytest.mark.parametrize("parts", [1, 2, 4, 16])
 def test_the_pairs_are_those_of_a_segment_in_one_file(table, parts, tmp_path_factory):
     other = shutil.copytree(table, tmp_path_factory.mktemp("x") / "other")
+    Index.open(other, KMS).update()  # copies are other files
     Index.open(other, KMS).compact()
     assert len(merged(table, parts)) == parts
     [one], [several] = (Index.open(at, KMS).column("ssn").segments for at in (other, table))
     assert several.pairs == one.pairs and several.geometry == one.geometry
-    assert several.files.entry(2) == one.files.entry(2)
+    assert several.files.entry(2)._replace(tag="") == one.files.entry(2)._replace(tag="")
     for left, right in zip(pairs_of(one), pairs_of(several), strict=True):
         np.testing.assert_array_equal(left, right)
     check_answers(table)

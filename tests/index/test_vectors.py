@@ -10,9 +10,9 @@ import pytest
 from secure_bloom.errors import SecureBloomError
 from secure_bloom.index import column_index
 from secure_bloom.index.column_index import ColumnIndex
-from secure_bloom.index.file_table import Stamp
 from secure_bloom.index.folder import folder_name
 from secure_bloom.index.lookup import look_up
+from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.cache import CachedKms
 from tests.index import format_reader
@@ -30,8 +30,8 @@ def test_there_is_a_folder_for_each_vector():
 
 
 def listing(case):
-    return {path: (int(size), int(time)) for path, size, time in
-            (one.rsplit(":", 2) for one in case["input"]["files"])}
+    return {path: (int(size), int(time), tag) for path, size, time, tag in
+            (one.rsplit(":", 3) for one in case["input"]["files"])}
 
 
 def keys_of(case):

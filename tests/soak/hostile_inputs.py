@@ -19,10 +19,11 @@ from secure_bloom import Policy
 from secure_bloom.cli import main as command_line
 from secure_bloom.errors import SecureBloomError
 from secure_bloom.index import Index
-from secure_bloom.index.file_table import FileEntry, FileTable, Stamp
+from secure_bloom.index.file_table import FileEntry, FileTable
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Body, StoredManifest
 from secure_bloom.index.pages import Page, PageLayout, encode
+from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys import InMemoryKms, Keyring
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.external import read_material
@@ -184,6 +185,6 @@ def _of_an_index(folder: Path) -> dict[str, HostileInput]:
 
     return {"manifest": HostileInput(Path(manifest).read_bytes(), read_manifest),
             "content of a manifest": HostileInput(body.to_json(), Body.from_json),
-            "file table": HostileInput(files.to_buffer().to_pybytes(), lambda hostile:
+            "file table": HostileInput(files.to_bytes(), lambda hostile:
                                        FileTable.from_buffer(pa.py_buffer(hostile))),
             "segment": HostileInput(segment.read_bytes(), read_segment)}

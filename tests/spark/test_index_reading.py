@@ -327,7 +327,7 @@ def test_without_the_key_of_the_index_files_are_read_as_without_it(folder, tmp_p
 def test_a_damaged_index_is_a_warning(folder, keyring):
     for name in os.listdir(folder / "_index" / "ssn"):
         if name.endswith(".seg"):
-            (folder / "_index" / "ssn" / name).write_bytes(b"SBX1")
+            (folder / "_index" / "ssn" / name).write_bytes(b"SBX2")
     filters = [("ssn", "=", "ssn-215")]
     with pytest.warns(IndexWarning, match="is not used"):
         assert len(planned(folder, keyring, filters)) == 5

@@ -12,7 +12,7 @@ import secure_bloom.spark
 from secure_bloom import read_table
 from secure_bloom.index import Index
 from secure_bloom.index import writing as indexing
-from secure_bloom.index.file_table import Stamp
+from secure_bloom.index.stamps import Stamp
 from secure_bloom.spark.options.options import Options
 from secure_bloom.spark.writing import writer as writer_module
 from secure_bloom.spark.writing.writer import SecureParquetWriter

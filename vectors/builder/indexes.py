@@ -24,6 +24,7 @@ from secure_bloom.index.file_table import FileEntry
 from secure_bloom.index.manifest import Body, Manifest, Restamp, wrap_index_key
 from secure_bloom.index.sealing import IndexKey, ModuleType
 from secure_bloom.index.segment import Part, SegmentInfo
+from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.sbbf.column_type import ColumnType
@@ -49,8 +50,9 @@ class _Index:
         self.manifest = replace(self.manifest, key=key)
         self.listing = {}
         infos = [self._segment(0, _FILES[:3]), self._segment(3, _FILES[3:])]
-        restamped = {"1.parquet": Restamp(5000, 5 * 10**9, _entry(1, 1).content, bytes(16))}
-        self.listing |= {"1.parquet": [5000, 5 * 10**9], "new.parquet": [1, 1]}
+        restamped = {"1.parquet": Restamp(5000, 5 * 10**9, "1-a1", _entry(1, 1).content, bytes(16))}
+        self.listing |= {"1.parquet": Stamp(5000, 5 * 10**9, "1-a1"),
+                         "new.parquet": Stamp(1, 1)}
         self.publish(1, Body(COLUMN))
         self.publish(2, Body(COLUMN, tuple(infos), restamped))
 
@@ -58,7 +60,7 @@ class _Index:
         builder = SegmentBuilder(self.manifest.key, _TYPE)
         for number, groups in enumerate(files, first):
             entry = _entry(number, len(groups))
-            self.listing[entry.path] = [entry.size, entry.mtime_ns]
+            self.listing[entry.path] = entry.stamp
             added = builder.add_file(entry)
             for group, values in enumerate(groups):
                 hashes = [xxh64_intdigest(struct.pack("<q", value)) for value in values]
@@ -83,8 +85,9 @@ class _Index:
 
 
 def _entry(number: int, row_groups: int) -> FileEntry:
-    return FileEntry(f"{number}.parquet", 1000 + number, 10**9 * (number + 1), row_groups,
-                     100 * row_groups, bytes([number]) * 16, bytes([255 - number]) * 16, b"schema")
+    return FileEntry(f"{number}.parquet", 1000 + number, 10**9 * (number + 1), f"{number:x}-9f",
+                     row_groups, 100 * row_groups, bytes([number]) * 16,
+                     bytes([255 - number]) * 16, b"schema")
 
 
 # --- faults --------------------------------------------------------------------------------------
@@ -122,7 +125,7 @@ def _longer_fingerprints(index: _Index) -> None:
     fields = json.loads(sealer.open(data[start:-8], ModuleType.FOOTER).to_pybytes())
     fields["geometry"]["fingerprint_bits"] = 40
     footer = sealer.seal(json.dumps(fields).encode(), ModuleType.FOOTER)
-    data = data[:start] + footer + len(footer).to_bytes(4, "little") + b"SBX1"
+    data = data[:start] + footer + len(footer).to_bytes(4, "little") + b"SBX2"
     index.segment(0).write_bytes(data)
     infos = [info.to_json() | {"size": len(data)}, index.manifest.body.segments[1].to_json()]
     index.change_body(segments=infos)
@@ -167,7 +170,7 @@ def _older_as_newer(index: _Index) -> None:
 
 
 def _change_format(index: _Index) -> None:
-    fields = json.loads(index.path(2).read_bytes()) | {"format": "SBX2"}
+    fields = json.loads(index.path(2).read_bytes()) | {"format": "SBX1"}
     index.path(2).write_text(json.dumps(fields))
 
 
@@ -222,7 +225,7 @@ def build(folder: Path) -> None:
         with _fixed_random(name), mock.patch.object(geometry, "_PAGE_BITS", page_bits):
             index = _Index(target, is_encrypted)
             change(index)
-        asked = {"column": COLUMN, "files": [f"{path}:{size}:{time}" for path, (size, time)
+        asked = {"column": COLUMN, "files": [":".join(map(str, (path, *stamp))) for path, stamp
                                              in sorted(index.listing.items())],
                  "values": [struct.pack("<q", value).hex() for value in _VALUES]}
         if is_encrypted:

@@ -19,7 +19,7 @@ from secure_bloom.errors import (
     UnsupportedError,
     error_location,
 )
-from secure_bloom.index.file_table import Stamp
+from secure_bloom.index.stamps import Stamp, stamp
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NO_KEYS, NoKeys
 from secure_bloom.reader import ParquetFile
@@ -89,7 +89,7 @@ class Folder:
         if info.type == pa_fs.FileType.NotFound:
             raise FileNotFoundError(f"there is no folder {self.path}")
         if info.type == pa_fs.FileType.File:
-            return Listing((DataFile(self.path, info.size, (), info.mtime_ns),))
+            return Listing((self._listed(info),))
         files, names = [], None
         check = None if self.options.all_files else \
             partial(check_readable, self.filesystem, self.path, advice=_ALL_FILES)
@@ -101,8 +101,13 @@ class Folder:
                 raise UnsupportedError(
                     f"its path has the partition columns {_names(values)}, but other files have "
                     f"{_names(names)}; read the folders one by one", file=info.path)
-            files.append(DataFile(info.path, info.size, tuple(values.values()), info.mtime_ns))
+            files.append(self._listed(info, tuple(values.values())))
         return Listing(tuple(files), names or ())
+
+    def _listed(self, info: pa_fs.FileInfo, values: tuple[str | None, ...] = ()) -> DataFile:
+        found = stamp(self.filesystem, info)
+        mtime_ns = None if found.mtime_ns < 0 else found.mtime_ns
+        return DataFile(info.path, found.size, values, mtime_ns, tag=found.tag)
 
     def keys(self) -> CachedKms | NoKeys:
         """Return the KMS client of this process; NO_KEYS if no KMS was named."""

@@ -14,9 +14,9 @@ import pyarrow as pa
 from pyspark.sql.types import DataType
 
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.index.file_table import Stamp
 from secure_bloom.index.identity import Identity
 from secure_bloom.index.planning import FolderIndexes, KnownFile, ListedIndexes
+from secure_bloom.index.stamps import Stamp
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.spark.options.names import same_names
 from secure_bloom.spark.options.row_filters import ColumnPredicate

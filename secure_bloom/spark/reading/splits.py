@@ -39,7 +39,7 @@ class DataFile:
     ``partition`` has the file's values of the partition columns, as text. ``row_groups`` are those
     to read at most, and ``read_bytes`` is about their size; None: all. ``looked`` is what the
     driver found in the file, if it has looked. ``identity`` is that of the file of which an index
-    knows the row groups.
+    knows the row groups, ``tag`` that of its stamp.
     """
 
     path: str
@@ -50,6 +50,7 @@ class DataFile:
     read_bytes: int | None = None
     looked: Looked | None = None
     identity: Identity | None = None
+    tag: str = ""
 
     @property
     def num_bytes(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import struct
 from functools import lru_cache
 
 import numpy as np
@@ -13,10 +14,11 @@ import pyarrow.fs as pa_fs
 
 import secure_bloom
 from secure_bloom.errors import SecureBloomError
-from secure_bloom.index.file_table import SCHEMA, FileEntry, FileTable, Stamp
+from secure_bloom.index.file_table import FileEntry, FileTable
 from secure_bloom.index.geometry import Geometry
 from secure_bloom.index.manifest import Body, Manifest
 from secure_bloom.index.segment_writer import write_segment
+from secure_bloom.index.stamps import stamp
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.sbbf.column_type import ColumnType
 from tests.forging import plaintext_file, with_fewer_row_groups
@@ -124,7 +126,7 @@ def _entry(player: Player, path: str) -> FileEntry | None:
     try:
         [listed] = _LOCAL.get_file_info([full])
         with secure_bloom.ParquetFile(full, OWNER) as file:
-            return FileEntry.of(file, path, Stamp.of(listed))
+            return FileEntry.of(file, path, stamp(_LOCAL, listed))
     except (SecureBloomError, OSError):  # a damaged file, which other moves have made
         return None
 
@@ -145,36 +147,21 @@ def plant_bomb(player: Player) -> str:
     player.make_room(f"{_INDEX}/x")
 
     class Bomb(FileTable):
-        def to_buffer(self) -> pa.Buffer:
+        def to_bytes(self) -> bytes:
             return _bomb()
 
     info = write_segment(_LOCAL, str(player.folder / _INDEX), manifest.key,
                          ColumnType("BYTE_ARRAY", 0, pa.string()), Geometry.of(0, 1),
-                         [np.empty(0, np.uint64)], 0, Bomb(SCHEMA.empty_table()))
+                         [np.empty(0, np.uint64)], 0, Bomb.of([]))
     _publish(player, manifest, Body("ssn", (info,)), master_key)
     return f"under {master_key}"
 
 
 @lru_cache
-def _bomb() -> pa.Buffer:
-    """Return a file table of 2 GB: zeros, which need no memory until they are read."""
-    rows = 30_000_000
-    zeros = pa.py_buffer(np.zeros(rows * 16 + 16, np.uint8))
-    columns = []
-    for field in SCHEMA:
-        kind = field.type
-        if pa.types.is_dictionary(kind):
-            indices = pa.Array.from_buffers(kind.index_type, rows, [None, zeros])
-            column = pa.DictionaryArray.from_arrays(indices, pa.array([b""], kind.value_type))
-        elif kind == pa.string() or kind == pa.binary():
-            column = pa.Array.from_buffers(kind, rows, [None, zeros, zeros])
-        else:
-            column = pa.Array.from_buffers(kind, rows, [None, zeros])
-        columns.append(column)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")) as file:
-        file.write_table(pa.table(columns, SCHEMA))
-    return sink.getvalue()
+def _bomb() -> bytes:
+    """Return a file table of 1 GB: zeros, which take a few KB when they are compressed."""
+    zeros = pa.py_buffer(np.zeros(2**30, np.uint8))
+    return struct.pack("<q", zeros.size) + pa.Codec("zstd").compress(zeros, asbytes=True)
 
 
 def plant_garbage(player: Player) -> str:
