@@ -331,12 +331,17 @@ def render_erasure(result: EraseResult) -> str:
     missing = sum(not one.found for one in result.values)
     if missing:
         lines.append(f"not found: {missing:,} of {count(len(result.values), 'value')}")
+    if result.dictionaries:
+        lines.append(f"{count(result.dictionaries, 'more row group')} written again: a dictionary "
+                     "had values of these rows")
     if (absence := result.absence) is not None:
         by = ", ".join(f"{name.replace('_', ' ')} {number:,}"
                        for name, number in vars(absence.files).items() if number)
         lines.append(f"verified absent, files by: {by or 'none'}" if result.is_complete else
                      f"{count(absence.found_rows, 'row')} with these values were written "
-                     "meanwhile: run it again")
+                     "meanwhile, and "
+                     f"{count(absence.found_dictionaries, 'row group')} with these values in a "
+                     "dictionary: run it again")
     if result.indexes:
         lines.append(f"indexes brought up to date: {names(result.indexes)}")
     return "\n".join([*lines, *(f"out of reach: {one}" for one in result.out_of_reach)])

@@ -15,9 +15,11 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.display import count
 from secure_bloom.erasing.file import Rewritten, rewrite_for_job, rewrite_in_place
+from secure_bloom.erasing.leftover_search import LeftoverSearch
+from secure_bloom.erasing.leftovers import RemovedValues
 from secure_bloom.erasing.matching import ErasedValues
 from secure_bloom.erasing.result import Absence, ErasedFile, ErasedValue, EraseResult
-from secure_bloom.erasing.search import Occurrences, find_occurrences
+from secure_bloom.erasing.search import Occurrences, find_occurrences, only_in_dictionaries
 from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError, UnsupportedError
 from secure_bloom.index.folder import indexed_columns
 from secure_bloom.index.index import Index
@@ -76,16 +78,24 @@ class Erasure:
 
         Parameters and errors are those of :func:`secure_bloom.erase`.
         """
-        def find_and_change() -> EraseResult:
+        def find_and_change() -> tuple[EraseResult, RemovedValues]:
             found = self.find(lambda done: advance(done / 4))
             self.erased = self.erased.in_char(found.char_lengths)
             _check_share(found, max_share)
+            removed = leftovers.removed(self.erased, found)
+            leftovers.add_to(found, removed)
             result = self._report(found, hash_key, dry_run)
             if not dry_run:
                 result.files = self._change(found, lambda done: advance(1 / 4 + done / 2))
-            return result
+            return result, removed
 
-        result = _unless_changed(find_and_change)
+        def verify() -> Occurrences:
+            found = self.find(lambda done: advance(3 / 4 + done / 4))
+            leftovers.add_to(found, removed)
+            return found
+
+        leftovers = LeftoverSearch(self.filesystem, self.path, self.keys, self.files_at_once)
+        result, removed = _unless_changed(find_and_change)
         if dry_run:
             return result
         result.out_of_reach += [f"{one.file} has other names (hard links), which keep the rows"
@@ -95,8 +105,9 @@ class Erasure:
             "the old file can put its pages back, without a key"
             for one in result.files if one.accepts_old_pages]
         result.indexes = self._purge_indexes(result.out_of_reach)
-        left = _unless_changed(lambda: self.find(lambda done: advance(3 / 4 + done / 4)))
-        result.absence = Absence(left.found_rows, left.report.files, left.report.row_groups)
+        left = _unless_changed(verify)
+        result.absence = Absence(left.found_rows, left.report.files, left.report.row_groups,
+                                 left.num_dictionaries, left.found_dictionaries)
         return result
 
     def find(self, advance: Callable[[float], None]) -> Occurrences:
@@ -170,7 +181,8 @@ class Erasure:
         key = secrets.token_bytes(32) if hash_key is None else hash_key
         return EraseResult(
             self.path, self.erased.column, dry_run, found.num_files, found.num_rows,
-            [ErasedFile(file, None, found.rows_of[file], sum(groups.values()))
+            [ErasedFile(file, None, found.rows_of[file], sum(groups.values()),
+                        dictionaries=only_in_dictionaries(groups))
              for file, groups in found.files.items()],
             [ErasedValue(_hash(key, value), found.counts[value])
              for value in self.erased.values],

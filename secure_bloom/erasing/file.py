@@ -13,7 +13,6 @@ import pyarrow.fs as pa_fs
 from secure_bloom.erasing.matching import ErasedValues
 from secure_bloom.erasing.remaining import RemainingRows
 from secure_bloom.erasing.result import ErasedFile
-from secure_bloom.erasing.rows import RowReader
 from secure_bloom.errors import ChangedMeanwhileError, error_location
 from secure_bloom.keys.external import create_material, read_material
 from secure_bloom.keys.retrieval import Keys
@@ -50,7 +49,7 @@ def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_
         The file that it will replace.
     erased : ErasedValues
     row_groups : set of int
-        Those that have rows to erase.
+        Those to write again: they have rows to erase, or values of these in their dictionaries.
     keys, advance
         As for :func:`.erase`.
 
@@ -74,7 +73,8 @@ def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_
         staged = job.staged(new, remaining.num_rows, remaining.filters)
         described = ErasedFile(path, visible, file.num_rows, file.num_rows - remaining.num_rows,
                                before, _sha256_of(job.filesystem, new),
-                               rewrite.has_other_names, remaining.accepts_old_pages)
+                               rewrite.has_other_names, remaining.accepts_old_pages,
+                               remaining.num_whole)
     return Rewritten(described, staged, replaced)
 
 
@@ -87,7 +87,7 @@ def rewrite_in_place(filesystem: pa_fs.FileSystem, path: str, erased: ErasedValu
         rewrite.replace_by(remaining.parts())
         return ErasedFile(path, path, file.num_rows, file.num_rows - remaining.num_rows, before,
                           _sha256_of(filesystem, path), has_other_names,
-                          remaining.accepts_old_pages)
+                          remaining.accepts_old_pages, remaining.num_whole)
 
 
 @contextmanager
@@ -103,10 +103,8 @@ def _opened(filesystem: pa_fs.FileSystem, path: str, keys: Keys) \
 def _remaining(file: ParquetFile, erased: ErasedValues, row_groups: set[int],
                advance: Advance, *, has_new_material: bool) -> RemainingRows:
     """Find the rows to erase, and return the others."""
-    leaf, reader = erased.leaf(file), RowReader(file)
-    assert leaf is not None  # the search has found values in it
     with file.one_version():  # what the parts read later is covered by the rewrite
-        found = {group: erased.in_row_group(reader, group, leaf).rows
+        found = {group: erased.in_group_of(file, group).rows
                  for group in sorted(row_groups) if group < file.num_row_groups}
     done, size = 0, max(1, file.footer.start)
 
@@ -115,8 +113,7 @@ def _remaining(file: ParquetFile, erased: ErasedValues, row_groups: set[int],
         done += num_bytes
         advance(done / size)
 
-    remaining = RemainingRows(file, {group: rows for group, rows in found.items()
-                                     if rows.true_count}, count_bytes,
+    remaining = RemainingRows(file, found, count_bytes, erased.stays,
                               has_new_material=has_new_material)
     remaining.check()
     return remaining

@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from secure_bloom.arrow.char_columns import padded
+from secure_bloom.arrow.dictionaries import is_scale
 from secure_bloom.arrow.leaves import is_list, leaf_arrays
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.arrow.views import filtered
 from secure_bloom.display import listed
 from secure_bloom.erasing.rows import RowReader
-from secure_bloom.errors import ColumnError
+from secure_bloom.errors import ColumnError, PredicateError
 from secure_bloom.parquet.schema import LeafColumn, named_columns
 from secure_bloom.pruning.operands import operand
 from secure_bloom.pruning.predicates import Predicate
@@ -98,6 +99,32 @@ class ErasedValues:
             parts.append(pa.array(rows))
         return ErasedRows(pa.concat_arrays([pa.array([], pa.bool_()), *parts]), found)
 
+    def in_group_of(self, file: ParquetFile, row_group: int) -> ErasedRows:
+        """Find the rows of a row group: none in a file without the column."""
+        leaf = self.leaf(file)
+        if leaf is not None:
+            return self.in_row_group(RowReader(file), row_group, leaf)
+        num_rows = file.footer.row_group_num_rows(row_group)
+        return ErasedRows(pa.array(np.zeros(num_rows, bool)), Counter())
+
+    def are_in(self, values: pa.Array) -> pa.BooleanArray:
+        """Return for each value of an array without nesting whether it is to be erased."""
+        batch = pa.record_batch([values], [self.column])
+        return RowFilter(self.condition(), batch.schema).holds(batch)
+
+    def stays(self, leaf: pa.DictionaryArray) -> np.ndarray | bool:
+        """Return which entries of a dictionary stay, although no row may have them.
+
+        A scale loses only what is erased, so that it is the same in all row groups.
+        """
+        if not is_scale(leaf):
+            return False
+        try:
+            erased = np.asarray(self.are_in(leaf.dictionary))
+        except PredicateError:  # another column, of another type
+            return True
+        return ~erased if erased.any() else True
+
     def _in(self, array: pa.Array, field: pa.Field, found: Counter[Any]) -> np.ndarray:
         """Return for each element whether it is or has a value to erase; count these values.
 
@@ -112,9 +139,9 @@ class ErasedValues:
             return rows
         if pa.types.is_struct(field.type):
             return self._in(array.flatten()[0], field.type.field(0), found)
-        batch = pa.record_batch([array], [self.column])
-        holds = RowFilter(self.condition(), batch.schema).holds(batch)
+        holds = self.are_in(array)
         if holds.true_count:
+            batch = pa.record_batch([array], [self.column])
             self._count(filtered(batch, holds).column(0), found)
         return np.asarray(holds)
 

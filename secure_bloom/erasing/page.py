@@ -36,10 +36,12 @@ def _verdict(result: EraseResult) -> str:
     if result.dry_run:
         state, text = "unknown", f"Nothing was changed: {rows} would be erased."
     elif result.is_complete:
-        state, text = "protected", f"{rows} were erased. No row has one of the values any more."
+        state, text = "protected", f"{rows} were erased. No row has one of the values any more, " \
+            f"and no dictionary: {count(result.dictionaries, 'more row group')} written again " \
+            "because of dictionaries."
     else:
-        state, text = "leaking", f"{rows} were erased, but there are new rows with these values: " \
-            "run it again."
+        state, text = "leaking", f"{rows} were erased, but there are new rows, or dictionaries, " \
+            "with these values: run it again."
     return f"<p class=\"verdict {state}\" id=\"verdict\">{text}</p>"
 
 

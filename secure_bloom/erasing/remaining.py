@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
+from secure_bloom.arrow.dictionaries import Stays, is_scale
 from secure_bloom.display import shown
 from secure_bloom.erasing.chunks import CopiedChunk, NewChunk, Part, WrittenChunk
 from secure_bloom.erasing.encoding import encode_rows
@@ -40,9 +41,11 @@ class RemainingRows:
     file : ParquetFile
         Open as long as parts are taken. The keys of its footer and of all columns are needed.
     erased : mapping of int to BooleanArray
-        By row group, of those that lose rows: which rows go.
+        By row group, of those that are written again: which rows go, if any.
     advance : callable
         Called with the stored bytes of each row group that is done.
+    stays : callable
+        Which entries of dictionaries stay although no row has them.
     has_new_material : bool
         Whether key material in a separate file can be replaced, too; see :class:`.RenewedKeys`.
 
@@ -55,15 +58,17 @@ class RemainingRows:
         authenticates those of AES_GCM_CTR_V1, so only new data keys could prevent that.
     num_rows : int
         That remain.
+    num_whole : int
+        Row groups that are written again with all their rows.
     filters : FilterTotals
         Of the new file, once all parts have been taken.
     """
 
     def __init__(self, file: ParquetFile, erased: Mapping[int, pa.BooleanArray],
-                 advance: Callable[[int], None] = lambda num_bytes: None, *,
-                 has_new_material: bool = False):
+                 advance: Callable[[int], None] = lambda num_bytes: None,
+                 stays: Stays = is_scale, *, has_new_material: bool = False):
         self._file, self._erased, self._advance = file, erased, advance
-        self._rows = RowReader(file)
+        self._rows = RowReader(file, stays)
         # Not the footer of the file, with which it is read.
         self._footer = Footer(file.stored_footer, file.magic, file.keys, start=file.footer.start)
         self.keys = RenewedKeys(file.keys, has_new_material=has_new_material)
@@ -72,6 +77,7 @@ class RemainingRows:
         self._position = 0
         self.filters = FilterTotals()
         self.num_rows = sum(map(self._num_left, self._footer.row_groups))
+        self.num_whole = sum(not rows.true_count for rows in erased.values())
 
     def check(self) -> None:
         """Check what can be checked before anything is written, and make the new keys.

@@ -12,7 +12,7 @@ from secure_bloom.display import Summarized, count, shown
 
 @dataclass(frozen=True)
 class ErasedFile:
-    """A file that lost rows.
+    """A file that lost rows, or values of such rows that were left in dictionaries.
 
     Attributes
     ----------
@@ -28,6 +28,8 @@ class ErasedFile:
     accepts_old_pages : bool
         Whether pages of the old file would be accepted in the new one: it uses AES_GCM_CTR_V1, and
         its data keys could not be replaced.
+    dictionaries : int
+        Row groups without such rows that were written again because a dictionary had their values.
     """
 
     file: str
@@ -38,6 +40,7 @@ class ErasedFile:
     sha256_after: str | None = None
     has_other_names: bool = False
     accepts_old_pages: bool = False
+    dictionaries: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,11 +69,17 @@ class Absence:
         Rows that still have one of the values: written by others since then.
     files, row_groups : Counts
         How many were read to the last value, and how many are ruled out, by what.
+    dictionaries : int
+        How many dictionaries of the column were searched.
+    found_dictionaries : int
+        Row groups that still have values in a dictionary: written by others since then.
     """
 
     found_rows: int
     files: Counts
     row_groups: Counts
+    dictionaries: int = 0
+    found_dictionaries: int = 0
 
 
 @dataclass(repr=False)
@@ -112,12 +121,19 @@ class EraseResult(Summarized):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the values were verified to be absent."""
-        return self.absence is not None and not self.absence.found_rows
+        """Whether the values were verified to be absent, from rows and from dictionaries."""
+        return self.absence is not None and not self.absence.found_rows \
+            and not self.absence.found_dictionaries
+
+    @property
+    def dictionaries(self) -> int:
+        """Row groups that were written again only because a dictionary had values of the rows."""
+        return sum(file.dictionaries for file in self.files)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as a dictionary for JSON."""
         return {**asdict(self), "rows_removed": self.rows_removed,
+                "dictionaries": self.dictionaries,
                 "is_complete": self.is_complete}
 
     def _headline(self) -> str:

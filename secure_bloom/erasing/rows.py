@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from secure_bloom.arrow.dictionaries import Stays, compact_dictionaries, is_scale
 from secure_bloom.arrow.leaves import leaf_arrays
 from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.arrow.views import filtered
@@ -20,10 +21,13 @@ _BATCH_ROWS = 65_536
 
 
 class RowReader:
-    """Reads row groups of a file, or one of their leaf columns."""
+    """Reads row groups of a file, or one of their leaf columns.
 
-    def __init__(self, file: ParquetFile):
-        self._file = file
+    ``stays`` says which entries of dictionaries :meth:`remaining` returns that no row has.
+    """
+
+    def __init__(self, file: ParquetFile, stays: Stays = is_scale):
+        self._file, self._stays = file, stays
         self._opened: dict[str, pq.ParquetFile] = {}
         self._int96 = [column for column in file.columns if column.type.physical_type == "INT96"]
 
@@ -45,7 +49,7 @@ class RowReader:
         if start != wanted:
             raise FormatError(f"the row group has {wanted} rows, but {start} were read",
                               row_group=row_group)
-        return pa.Table.from_batches(batches)
+        return compact_dictionaries(pa.Table.from_batches(batches), self._stays)
 
     def leaf(self, row_group: int, column: LeafColumn) -> Iterator[pa.RecordBatch]:
         """Yield batches of the top-level field of a leaf column, restricted to this leaf."""

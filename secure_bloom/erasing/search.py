@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +13,11 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.arrow.leaves import leaf_types
 from secure_bloom.arrow.row_filter import RowFilter
-from secure_bloom.datasets.dataset_file import OpenedFile
+from secure_bloom.datasets.dataset_file import DatasetFile, OpenedFile
 from secure_bloom.datasets.lookup import Search
 from secure_bloom.datasets.report import BLOOM_FILTERS, READ, ScanReport, describe
-from secure_bloom.datasets.scan import Scan
+from secure_bloom.datasets.scan import Scan, pool_for
+from secure_bloom.erasing.leftovers import erased_in_dictionaries
 from secure_bloom.erasing.matching import ErasedValues
 from secure_bloom.erasing.rows import RowReader
 from secure_bloom.errors import ColumnError, error_location
@@ -36,13 +37,15 @@ class Occurrences:
     Attributes
     ----------
     files : dict of str to dict of int to int
-        By path and row group, how many rows have one of the values.
+        By path and row group, how many rows have one of the values; 0: only a dictionary has.
     counts : Counter
         How often each value was found.
     report : ScanReport
         How the other files and row groups were ruled out.
     rows_of : dict of str to int
         Rows of each file that has such rows.
+    num_dictionaries : int
+        How many dictionaries were searched.
     num_files, num_rows : int
         Of the data set.
     char_lengths : frozenset of int
@@ -56,6 +59,13 @@ class Occurrences:
     rows_of: dict[str, int] = field(default_factory=dict)
     files: dict[str, dict[int, int]] = field(default_factory=dict)
     counts: Counter[Any] = field(default_factory=Counter, repr=False)
+    num_dictionaries: int = 0
+
+    def add(self, path: str, num_rows: int, groups: Mapping[int, int]) -> None:
+        """Add row groups of a file, which has so many rows."""
+        if groups:
+            self.rows_of[path] = num_rows
+            self.files.setdefault(path, {}).update(groups)
 
     def merged(self, other: Occurrences) -> Occurrences:
         """Return both together, of different files."""
@@ -65,12 +75,23 @@ class Occurrences:
         return Occurrences(report, self.num_files + other.num_files,
                            self.num_rows + other.num_rows,
                            self.char_lengths | other.char_lengths, self.rows_of | other.rows_of,
-                           self.files | other.files, self.counts + other.counts)
+                           self.files | other.files, self.counts + other.counts,
+                           self.num_dictionaries + other.num_dictionaries)
 
     @property
     def found_rows(self) -> int:
         """Rows that have one of the values."""
         return sum(sum(groups.values()) for groups in self.files.values())
+
+    @property
+    def found_dictionaries(self) -> int:
+        """Row groups without such rows that have the values in a dictionary."""
+        return sum(map(only_in_dictionaries, self.files.values()))
+
+
+def only_in_dictionaries(groups: Mapping[int, int]) -> int:
+    """Return how many of the row groups have no rows to erase."""
+    return sum(not rows for rows in groups.values())
 
 
 def find_occurrences(source: str | list[str], erased: ErasedValues, keys: Keys,
@@ -93,11 +114,30 @@ def find_occurrences(source: str | list[str], erased: ErasedValues, keys: Keys,
                 groups = _count(opened, erased, found.counts)
         finally:
             opened.close()
-        if groups:
-            found.files[path], found.rows_of[path] = groups, opened.file.num_rows
-        advance(0.5 + number / max(1, search.num_files) / 2)
+        found.add(path, opened.file.num_rows, groups)
+        advance(0.5 + number / max(1, search.num_files) / 4)
+    advance(0.75)
+    _find_in_dictionaries(search, erased, found)
     advance(1)
     return found
+
+
+def _find_in_dictionaries(search: Search, erased: ErasedValues, found: Occurrences) -> None:
+    """Add the row groups that have the values in a dictionary only; nothing rules them out."""
+    def look(file: DatasetFile) -> tuple[list[int], int]:
+        opened = file.open()
+        try:
+            with error_location(file=file.path), opened.source.one_version():
+                opened.open_now()
+                return erased_in_dictionaries(opened.file, erased, found.files.get(file.path, ()))
+        finally:
+            opened.close()
+
+    with pool_for(search.access.filesystem) as pool:
+        for file, (groups, num_read) in zip(search.files, pool.map(look, search.files),
+                                            strict=True):
+            found.add(file.path, file.num_rows, dict.fromkeys(groups, 0))
+            found.num_dictionaries += num_read
 
 
 def _candidates(search: Search, erased: ErasedValues, report: ScanReport) -> Iterator[OpenedFile]:

@@ -1,0 +1,77 @@
+"""Searches the files of an erasure for values that only erased rows had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import pyarrow.fs as pa_fs
+
+from secure_bloom.erasing.leftovers import (
+    RemovedValues,
+    columns_with_unused_values,
+    groups_with_removed,
+    removed_values,
+)
+from secure_bloom.erasing.matching import ErasedValues
+from secure_bloom.erasing.search import Occurrences
+from secure_bloom.errors import error_location
+from secure_bloom.keys.retrieval import Keys
+from secure_bloom.reader import ParquetFile
+from secure_bloom.storage.visibility import parquet_files
+
+Outcome = TypeVar("Outcome")
+
+
+class LeftoverSearch:
+    """Searches a file or folder; errors are those of :func:`.groups_with_removed`.
+
+    The cost is bounded: footers of all files, columns of the erased rows, and dictionaries of those
+    columns whose writers store more than the values of rows. Rows of other row groups are read only
+    if a dictionary has values of erased rows, and only until all of them have been seen.
+    """
+
+    def __init__(self, filesystem: pa_fs.FileSystem, path: str, keys: Keys, files_at_once: int):
+        self._filesystem, self._path, self._keys = filesystem, path, keys
+        self._files_at_once = files_at_once
+
+    def removed(self, erased: ErasedValues, found: Occurrences) -> RemovedValues:
+        """Return the values of the rows to erase, as far as dictionaries may keep them."""
+        removed = RemovedValues()
+        if not found.found_rows:
+            return removed
+        of_files = self._each(lambda file, _: columns_with_unused_values(file), self._paths())
+        columns = {column.path for some in of_files.values() for column in some}
+
+        def of_file(file: ParquetFile, path: str) -> RemovedValues:
+            groups = [group for group, rows in found.files[path].items() if rows]
+            return removed_values(file, erased, groups, columns)
+
+        for one in self._each(of_file, list(found.files) if columns else []).values():
+            removed.update(one)
+        return removed
+
+    def add_to(self, found: Occurrences, removed: RemovedValues) -> None:
+        """Add the row groups in which such values are left."""
+        def look(file: ParquetFile, path: str) -> tuple[int, list[int]]:
+            skip = found.files.get(path, ())
+            return file.num_rows, groups_with_removed(file, removed, skip)
+
+        for path, (rows, groups) in self._each(look, self._paths() if removed else []).items():
+            found.add(path, rows, dict.fromkeys(groups, 0))
+
+    def _paths(self) -> list[str]:
+        return parquet_files(self._filesystem, self._path)
+
+    def _each(self, work: Callable[[ParquetFile, str], Outcome], paths: list[str]) \
+            -> dict[str, Outcome]:
+        """Return what a function returns for each file."""
+        def of_path(path: str) -> Outcome:
+            with error_location(file=path), \
+                    ParquetFile(path, self._keys, filesystem=self._filesystem) as file, \
+                    file.one_version():
+                return work(file, path)
+
+        with ThreadPoolExecutor(self._files_at_once) as pool:
+            return dict(zip(paths, pool.map(of_path, paths), strict=True))

@@ -1,0 +1,166 @@
+"""Values of erased rows that are left in dictionaries, although no row has them.
+
+Some writers store a dictionary whole in each row group, with values that rows of other row groups
+or files have. Where such a row is erased, its values must go there, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from secure_bloom.arrow.leaves import leaf_arrays, leaf_types
+from secure_bloom.arrow.views import filtered
+from secure_bloom.erasing.dictionary_pages import arrow_type, dictionary_values, with_arrow_type
+from secure_bloom.erasing.matching import ErasedValues
+from secure_bloom.erasing.rows import RowReader
+from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.reader import ParquetFile
+from secure_bloom.sbbf.arrow_types import is_text_or_bytes, used_dictionary_values
+
+
+class RemovedValues:
+    """The distinct values that erased rows had, by column."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, list[pa.Array]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+    def __contains__(self, column: str) -> bool:
+        return column in self._values
+
+    def __repr__(self) -> str:
+        return f"<RemovedValues of {len(self._values):,} columns>"
+
+    def add(self, column: str, values: pa.Array) -> None:
+        """Add values of a column."""
+        known = self._values.setdefault(column, [])
+        for number, other in enumerate(known):
+            if other.type.equals(values.type):
+                known[number] = pc.unique(pa.concat_arrays([other, values]))
+                return
+        known.append(pc.unique(values))
+
+    def update(self, other: RemovedValues) -> None:
+        """Add all values of another object."""
+        for column, arrays in other._values.items():
+            for values in arrays:
+                self.add(column, values)
+
+    def among(self, column: str, values: pa.Array) -> pa.Array:
+        """Return which of these values erased rows had; all, if their types cannot be compared."""
+        found = pa.array([False] * len(values))
+        for known in self._values.get(column, ()):
+            try:
+                same = known if known.type.equals(values.type) else known.cast(values.type)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                return values
+            found = pc.or_(found, pc.is_in(values, same))
+        return values.filter(found)
+
+
+def erased_in_dictionaries(file: ParquetFile, erased: ErasedValues, skip: Collection[int]) \
+        -> tuple[list[int], int]:
+    """Return the row groups in whose dictionary the erased column has a value to erase.
+
+    Also how many dictionaries were read. Row groups to ``skip`` are written again anyway. Errors
+    are those of :func:`.dictionary_values`.
+    """
+    found: list[int] = []
+    num_read, leaf = 0, erased.leaf(file)
+    if leaf is None:
+        return found, num_read
+    for number in range(file.num_row_groups):
+        if number in skip:
+            continue
+        arrays = dictionary_values(file, file.footer.row_groups[number][leaf.ordinal])
+        num_read += arrays is not None
+        if any(erased.are_in(values).true_count for values in arrays or ()):
+            found.append(number)
+    return found, num_read
+
+
+def columns_with_unused_values(file: ParquetFile) -> list[LeafColumn]:
+    """Return the columns whose dictionaries may have values that no row of the row group has.
+
+    parquet-java stores the values of rows only. So does Arrow, except for columns that were
+    dictionaries in memory. Ordered dictionaries are scales, which are kept.
+    """
+    writer = file.footer.created_by or ""
+    if writer.startswith("parquet-mr"):
+        return []
+    types = leaf_types(pa.struct(file.schema))
+    known = writer.startswith("parquet-cpp-arrow") \
+        and _has_arrow_schema(file.footer.schema_file())
+    return [leaf for leaf, t in zip(file.columns, types, strict=True)
+            if (not t.ordered if pa.types.is_dictionary(t) else not known)]
+
+
+@lru_cache(maxsize=8)
+def _has_arrow_schema(schema_file: bytes) -> bool:
+    return b"ARROW:schema" in (pq.read_metadata(pa.BufferReader(schema_file)).metadata or {})
+
+
+def removed_values(file: ParquetFile, erased: ErasedValues, row_groups: Iterable[int],
+                   columns: Collection[str]) -> RemovedValues:
+    """Return the values that the rows to erase have in some columns.
+
+    Errors are those of :meth:`.RowReader.leaf`.
+    """
+    removed, reader = RemovedValues(), RowReader(file)
+    for group in row_groups:
+        rows = erased.in_group_of(file, group).rows
+        for column in file.columns:
+            if column.path not in columns:
+                continue
+            start = 0
+            for batch in reader.leaf(group, column):
+                gone = filtered(batch, rows.slice(start, batch.num_rows))
+                removed.add(column.path, _values_of(file, column, gone))
+                start += batch.num_rows
+    return removed
+
+
+def groups_with_removed(file: ParquetFile, removed: RemovedValues, skip: Collection[int]) \
+        -> list[int]:
+    """Return the row groups whose dictionaries have values of erased rows that no row uses.
+
+    Errors are those of :func:`.dictionary_values` and :meth:`.RowReader.leaf`.
+    """
+    columns = [column for column in columns_with_unused_values(file) if column.path in removed]
+    reader = RowReader(file)
+    return [number for number in range(file.num_row_groups) if number not in skip
+            and any(_has_unused(file, reader, number, column, removed) for column in columns)]
+
+
+def _has_unused(file: ParquetFile, reader: RowReader, group: int, column: LeafColumn,
+                removed: RemovedValues) -> bool:
+    arrays = dictionary_values(file, file.footer.row_groups[group][column.ordinal])
+    left = [removed.among(column.path, _comparable(values)) for values in arrays or ()]
+    if not any(map(len, left)):
+        return False
+    for batch in reader.leaf(group, column):  # mostly, the first rows have all of them
+        used = _values_of(file, column, batch)
+        left = [values.filter(pc.invert(pc.is_in(values, with_arrow_type(used, values.type))))
+                for values in left]
+        if not any(map(len, left)):
+            return False
+    return True
+
+
+def _values_of(file: ParquetFile, column: LeafColumn, batch: pa.RecordBatch) -> pa.Array:
+    """Return the distinct values of a leaf column, which the batch is restricted to."""
+    [leaf] = leaf_arrays(batch.column(0))
+    values = with_arrow_type(used_dictionary_values(leaf), arrow_type(file, column))
+    return pc.unique(_comparable(values).drop_null())
+
+
+def _comparable(values: pa.Array) -> pa.Array:
+    """Return text as bytes: it may not be valid UTF-8, or of another type in another file."""
+    return values.cast(pa.large_binary()) if is_text_or_bytes(values.type) else values

@@ -1,0 +1,161 @@
+"""Erased values are in no dictionary, whether rows use them or not."""
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from secure_bloom import ParquetFile, UniformKey, erase, read_table
+from secure_bloom.cli.report import render_erasure
+from secure_bloom.erasing.dictionary_pages import dictionary_values
+from secure_bloom.erasing.page import render_page
+from secure_bloom.errors import AuthenticationError, FormatError
+from secure_bloom.keys import ExplicitKeys
+from tests.modes import MODES
+
+PEOPLE = [f"person-{number:04}" for number in range(300)]
+NICKS = [f"nick-{number:04}" for number in range(300)]
+GONE = 41  # in the second row group of the first file
+
+
+def _table(first: int, ordered: bool = False) -> pa.Table:
+    """Return 100 people, whose columns have dictionaries of all people."""
+    indices = pa.array(range(first, first + 100), pa.int32())
+    ssn, nick = (pa.DictionaryArray.from_arrays(indices, pa.array(texts), ordered=ordered)
+                 for texts in (PEOPLE, NICKS))
+    return pa.table({"ssn": ssn, "struct": pa.StructArray.from_arrays([nick], ["nick"]),
+                     "list": pa.ListArray.from_arrays(pa.array(range(101), pa.int32()), nick),
+                     "id": indices})
+
+
+def _stored(path, keys=None) -> dict[str, set]:
+    """Return all values of all dictionaries, by column, and of the rows."""
+    file, found = ParquetFile(path, keys), {}
+    for chunk in file.footer.column_chunks():
+        for values in dictionary_values(file, chunk) or ():
+            found.setdefault(chunk.column.path, set()).update(values.to_pylist())
+    return found
+
+
+@pytest.fixture
+def lake(tmp_path):
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    for first in (0, 100):
+        pq.write_table(_table(first), folder / f"{first}.parquet", row_group_size=40,
+                       write_page_index=True)
+    return folder
+
+
+def test_no_dictionary_of_a_folder_has_values_of_erased_rows(lake):
+    before = read_table(lake).to_pylist()
+    dry = erase(lake, "ssn", PEOPLE[GONE], dry_run=True, max_share=1)
+    result = erase(lake, "ssn", PEOPLE[GONE], max_share=1)
+    assert dry.dictionaries == result.dictionaries == 5 and result.rows_removed == 1
+    assert result.is_complete and result.absence.dictionaries == 6
+    assert [(one.rows_removed, one.dictionaries) for one in result.files] == [(1, 2), (0, 3)]
+    stored = [_stored(path) for path in lake.glob("*.parquet")]
+    for found in stored:
+        assert len(found) == 4
+        assert not {PEOPLE[GONE], NICKS[GONE]} & set().union(*found.values())
+    assert sorted(map(str, read_table(lake).to_pylist())) \
+        == sorted(str(row) for row in before if row["ssn"] != PEOPLE[GONE])
+    assert "5 more row groups written again" in render_erasure(result)
+    assert "5 more row groups" in render_page(result)
+    assert result.to_dict()["dictionaries"] == 5
+
+
+def test_values_that_no_row_has_are_erased_from_dictionaries(lake):
+    result = erase(lake, "ssn", PEOPLE[299])
+    assert result.is_complete and not result.rows_removed and result.dictionaries == 6
+    assert all(PEOPLE[299] not in _stored(path)["ssn"] for path in lake.glob("*.parquet"))
+
+
+def test_values_that_other_rows_have_stay_in_files_that_are_not_touched(tmp_path):
+    for first in (0, 200):
+        table = _table(first).append_column("city", pa.array(["x", "y"] * 50).dictionary_encode())
+        table = table.select(["id", "city"])
+        pq.write_table(table, tmp_path / f"{first}.parquet", row_group_size=40)
+    untouched = (tmp_path / "200.parquet").read_bytes()
+    result = erase(tmp_path, "id", 3)
+    assert result.rows_removed == 1 and not result.dictionaries
+    assert (tmp_path / "200.parquet").read_bytes() == untouched
+
+
+def test_a_value_written_meanwhile_is_found_in_a_dictionary(lake, monkeypatch):
+    from secure_bloom.erasing import erasure
+    change = erasure.Erasure._change
+
+    def change_and_append(self, *arguments):
+        changed = change(self, *arguments)
+        pq.write_table(_table(200), lake / "new.parquet")
+        return changed
+
+    monkeypatch.setattr(erasure.Erasure, "_change", change_and_append)
+    result = erase(lake, "ssn", PEOPLE[GONE], max_share=1)
+    assert not result.is_complete and result.absence.found_dictionaries == 1
+    assert "1 row group with these values in a dictionary" in render_erasure(result)
+
+
+def test_a_scale_loses_what_is_erased_and_nothing_else(tmp_path):
+    pq.write_table(_table(0, ordered=True), tmp_path / "a.parquet", row_group_size=40)
+    result = erase(tmp_path / "a.parquet", "ssn", PEOPLE[GONE])
+    assert result.is_complete and result.dictionaries == 2
+    reader = pq.ParquetFile(tmp_path / "a.parquet")
+    for number in range(3):
+        column = reader.read_row_group(number, ["ssn"])["ssn"]
+        assert column.type.ordered
+        assert column.chunk(0).dictionary.to_pylist() == [*PEOPLE[:GONE], *PEOPLE[GONE + 1:]]
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_each_mode_of_encryption(mode, tmp_path, monkeypatch):
+    path = tmp_path / "a.parquet"
+    from secure_bloom import writer
+    monkeypatch.setattr(writer, "compact_dictionaries", lambda table: table)
+    mode.write(_table(0), path, {"kc1": ["ssn"], "kc2": ["struct.nick"]}, row_group_size=40)
+    assert PEOPLE[299] in _stored(path, mode.keys)["ssn"]
+    result = erase(path, "ssn", [PEOPLE[GONE], PEOPLE[299]], mode.keys)
+    assert result.is_complete and result.dictionaries == 2
+    stored = _stored(path, mode.keys)
+    assert not {PEOPLE[GONE], PEOPLE[299], NICKS[GONE]} & set().union(*stored.values())
+
+
+def test_enums_of_polars(tmp_path):
+    """Polars stores all values of an Enum, used or not."""
+    people = pl.Enum(PEOPLE)
+    for first in (0, 100):
+        pl.DataFrame({"ssn": PEOPLE[first:first + 100]}, schema={"ssn": people}) \
+            .write_parquet(tmp_path / f"{first}.parquet", row_group_size=40)
+    assert PEOPLE[GONE] in _stored(tmp_path / "100.parquet")["ssn"]
+    result = erase(tmp_path, "ssn", PEOPLE[GONE], max_share=1)
+    assert result.is_complete and result.rows_removed == 1
+    assert all(PEOPLE[GONE] not in _stored(path)["ssn"] for path in tmp_path.glob("*.parquet"))
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_damaged_dictionary_is_an_error_that_names_its_place(encrypted, tmp_path):
+    """Whatever its header claims, no more is allocated than the stored bytes can hold."""
+    path = tmp_path / "a.parquet"
+    keys = ExplicitKeys(b"k" * 16) if encrypted else None
+    from secure_bloom import write_table
+    write_table(_table(0), path, compression="none", use_dictionary=True,
+                encryption=UniformKey(b"k" * 16) if encrypted else None)
+    data = path.read_bytes()
+    file = ParquetFile(path, keys)
+    start, _ = file.footer.row_groups[0][0].pages
+    file.close()
+    outcomes = set()
+    for offset in range(60):
+        for value in (0x00, 0x7F, 0xFF):
+            changed = bytearray(data)
+            changed[start + offset] = value
+            path.write_bytes(changed)
+            try:
+                with ParquetFile(path, keys) as opened:
+                    dictionary_values(opened, opened.footer.row_groups[0][0])
+                    outcomes.add("read")
+            except (FormatError, AuthenticationError) as error:
+                assert error.column == "ssn" and error.row_group == 0
+                outcomes.add(type(error).__name__)
+    assert outcomes <= ({"read", "AuthenticationError", "FormatError"})
