@@ -144,7 +144,7 @@ class _Entries:
             new = places[old]
         dictionary = self._dictionary
         if not len(self._kept):
-            dictionary = _zero(dictionary.type)
+            dictionary = _zero(dictionary.type) if valid.any() else dictionary
             new = np.zeros_like(old)
         elif (new >= len(self._kept)).any():
             new[new >= len(self._kept)] = 0

@@ -162,5 +162,12 @@ def _values_of(file: ParquetFile, column: LeafColumn, batch: pa.RecordBatch) -> 
 
 
 def _comparable(values: pa.Array) -> pa.Array:
-    """Return text as bytes: it may not be valid UTF-8, or of another type in another file."""
-    return values.cast(pa.large_binary()) if is_text_or_bytes(values.type) else values
+    """Return text as bytes, which are compared alike, and numbers of which Arrow has no sets."""
+    t = values.type
+    if is_text_or_bytes(t):
+        return values.cast(pa.large_binary())
+    if pa.types.is_float16(t):
+        return values.view(pa.int16())
+    if pa.types.is_decimal32(t) or pa.types.is_decimal64(t):
+        return values.view(pa.int32() if t.bit_width == 32 else pa.int64())
+    return values

@@ -159,3 +159,18 @@ def test_a_damaged_dictionary_is_an_error_that_names_its_place(encrypted, tmp_pa
                 assert error.column == "ssn" and error.row_group == 0
                 outcomes.add(type(error).__name__)
     assert outcomes <= ({"read", "AuthenticationError", "FormatError"})
+
+
+def test_every_type_of_values_is_compared(tmp_path):
+    """With a writer that is not known, each dictionary is looked into."""
+    numbers = list(range(20)) * 3
+    kinds = [pa.int8(), pa.uint64(), pa.float16(), pa.float64(), pa.decimal32(5, 1),
+             pa.decimal64(12, 1), pa.decimal128(30, 2), pa.decimal256(50, 2), pa.date32(),
+             pa.timestamp("ns", "UTC"), pa.duration("us"), pa.time32("s"), pa.string(),
+             pa.large_binary(), pa.string_view(), pa.binary(2)]
+    columns = {str(t): pa.array([f"{n:02}" for n in numbers] if "str" in str(t) or "bin" in str(t)
+                                else numbers, t) for t in kinds}
+    table = pa.table({"id": pa.array(range(60)), **columns})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=20, store_schema=False)
+    result = erase(tmp_path / "a.parquet", "id", 7, max_share=1)
+    assert result.is_complete and result.rows_removed == 1 and not result.dictionaries
