@@ -10,7 +10,7 @@ import posixpath
 import re
 from dataclasses import dataclass
 
-from secure_bloom.storage.job_folder import JobFolder, write_empty
+from secure_bloom.storage.job_folder import JobFolder
 from secure_bloom.storage.visibility import CommitRecord, files_below, read_jobs
 
 STREAMS = "_streams"
@@ -38,7 +38,8 @@ def note_batch(folder: JobFolder, record: CommitRecord) -> None:
     """Store the batch of a record, if it has one, so that the record can be removed."""
     if record.stream is None or record.batch is None:
         return
-    write_empty(folder.filesystem, f"{_path(folder, record.stream)}/{record.batch}")
+    folder.make_folder(_path(folder, record.stream))
+    folder.write_file(f"{_path(folder, record.stream)}/{record.batch}")
     for number in _numbers(folder, record.stream):
         if number < record.batch:
             folder.delete_file(f"{_path(folder, record.stream)}/{number}")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError, FormatError
-from secure_bloom.storage.files import read_file, write_file
+from secure_bloom.storage.files import read_file
 from secure_bloom.storage.job_folder import REPLACING, JobFolder
 from secure_bloom.storage.visibility import (
     COMMITTED,
@@ -90,7 +90,7 @@ def is_being_replaced(filesystem: pa_fs.FileSystem, path: str) -> bool:
 
 
 def _write(job: JobFolder, claim: Claim) -> None:
-    write_file(job.filesystem, f"{job.staging}/{REPLACING}", claim.to_bytes())
+    job.write_file(f"{job.staging}/{REPLACING}", claim.to_bytes())
 
 
 def _claims(filesystem: pa_fs.FileSystem, table: str, own: str = "") -> Iterator[Claim]:

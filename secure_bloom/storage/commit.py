@@ -58,9 +58,9 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError, UnsupportedError
 from secure_bloom.storage.batches import Batch, is_committed, note_batch
 from secure_bloom.storage.claims import claim_files, claim_folder
-from secure_bloom.storage.files import make_folder, read_file, write_file
+from secure_bloom.storage.files import read_file
 from secure_bloom.storage.job_folder import COMMITTING, PROCESS, JobFolder
-from secure_bloom.storage.local_files import remove_leftovers
+from secure_bloom.storage.local_files import is_temporary, remove_leftovers
 from secure_bloom.storage.processes import is_dead, this_process
 from secure_bloom.storage.summary import CommitSummary, FilterTotals, StagedFile
 from secure_bloom.storage.table_formats import find_table
@@ -76,6 +76,7 @@ from secure_bloom.storage.visibility import (
     JobState,
     data_files,
     files_below,
+    is_job_id,
     material_path,
     new_name,
     read_jobs,
@@ -111,9 +112,11 @@ class Job(JobFolder):
         found = self.filesystem.get_file_info(self.folder)
         if found.type not in (pa_fs.FileType.NotFound, pa_fs.FileType.Directory):
             raise CommitError("there is a file where the folder should be", file=self.folder)
+        self.check_inside(self.folder)
         if not self.overwrite:
             return
         for path in self.visible_files():
+            self.check_inside(posixpath.dirname(path))
             if not path.endswith(".parquet"):
                 raise CommitError("overwrite would delete this file, which is not named *.parquet; "
                                   "move it away, or choose another folder", file=path)
@@ -153,9 +156,10 @@ class Job(JobFolder):
         has ended.
         """
         name = posixpath.join(self.name, directory, new_name(partition, self.id))
+        self.check_inside(posixpath.dirname(self.path(name)))
         if self.in_place:
             self.write_marker(f"{PENDING}/{name}")
-        make_folder(self.filesystem, posixpath.dirname(f"{self.work}/{name}"))
+        self.make_folder(posixpath.dirname(f"{self.work}/{name}"))
         if not self.has(STARTED):  # checked after the marker was written
             raise self._too_late(name)
         return f"{self.work}/{name}"
@@ -241,8 +245,7 @@ class Job(JobFolder):
         if not self.has(COMMITTED):  # another job has finished this one in the meantime
             return
         note_batch(self, record)
-        write_file(self.filesystem, posixpath.join(self.folder, SUCCESS),
-                   json.dumps(record.summary).encode())
+        self.write_file(posixpath.join(self.folder, SUCCESS), json.dumps(record.summary).encode())
         self.note_change()
         self.end(set(record.files))
 
@@ -317,6 +320,8 @@ class Job(JobFolder):
         if self.overwrite and self.exists(self.folder):
             replaced = {info.path: signature(info) for info in
                         visible_files(self.filesystem, self.folder).values()}
+        for folder in {posixpath.dirname(path) for path in replaced}:
+            self.check_inside(folder)
         signatures = {relative_path(path, self.table): one for path, one in replaced.items()}
         return CommitRecord([file.path for file in files], signatures,
                             asdict(CommitSummary.of(self.id, files)),
@@ -331,7 +336,7 @@ class Job(JobFolder):
         path = posixpath.join(self.folder, SUCCESS)
         try:
             content = read_file(self.filesystem, path)
-            self.filesystem.delete_file(path)
+            self.delete_file(path)
         except FileNotFoundError:
             return None
         return content
@@ -345,7 +350,7 @@ class Job(JobFolder):
                 name = posixpath.dirname(name)
                 folders.add(self.path(name).rstrip("/") or "/")
         for folder in folders:
-            make_folder(self.filesystem, folder)
+            self.make_folder(folder)
         staged = files_below(self.filesystem, self.staging)
         for name in names:
             self.filesystem.move(f"{self.staging}/{name}", self.path(name))
@@ -354,7 +359,7 @@ class Job(JobFolder):
         self.sync(folders)
 
     def _write_record(self, record: CommitRecord) -> None:
-        write_file(self.filesystem, f"{self.staging}/{COMMITTED}", record.to_bytes())
+        self.write_file(f"{self.staging}/{COMMITTED}", record.to_bytes())
 
     def _has_committed(self, record: CommitRecord) -> bool:
         """Check the outcome of writing the record: perhaps only the response was lost."""
@@ -415,7 +420,7 @@ class Job(JobFolder):
         removed = self.delete_files(files)
         path = posixpath.join(self.folder, SUCCESS)
         if success is not None and not self.exists(path):
-            write_file(self.filesystem, path, success)
+            self.write_file(path, success)
         if removed:
             self.note_change()
         self.end(removed)
@@ -445,11 +450,13 @@ class Job(JobFolder):
         """Remove folders of attempts that came too late, and temporary files."""
         for info in entries:
             is_folder = info.type == pa_fs.FileType.Directory  # object stores do not date folders
+            if not (is_job_id(info.base_name) if is_folder else is_temporary(info.base_name)):
+                continue  # we did not make it
             if now - info.mtime <= STALE_AFTER if info.mtime is not None else not is_folder:
                 continue  # it may be in use
             if is_folder:
                 Job(self.filesystem, self.table, False, info.base_name).delete_staging()
-            elif info.base_name.startswith("."):
+            else:
                 self.delete_file(info.path)
 
     def _remove_temporary(self, jobs: Iterable[str]) -> None:
@@ -458,7 +465,8 @@ class Job(JobFolder):
             staging = posixpath.join(self.table, STAGING)
             for folder, name in ((self.folder, SUCCESS), (staging, GENERATION),
                                  *((posixpath.join(staging, id), PROCESS) for id in jobs)):
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError, UnsupportedError):
+                    self.check_inside(folder)
                     remove_leftovers(folder, [name])
 
     def _take_back(self, state: JobState, now: datetime) -> None:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow.fs as pa_fs
 
 from secure_bloom.storage.files import make_folder, write_file
+from secure_bloom.storage.inside import check_inside
 from secure_bloom.storage.local_files import sync_file, sync_folder
 from secure_bloom.storage.visibility import (
     COMMITTED,
@@ -76,16 +77,17 @@ class JobFolder:
     def write_marker(self, marker: str, content: bytes = b"") -> None:
         """Write a marker, and the folders above it."""
         path = f"{self.staging}/{marker}"
-        make_folder(self.filesystem, posixpath.dirname(path))
-        write_file(self.filesystem, path, content)
+        self.make_folder(posixpath.dirname(path))
+        self.write_file(path, content)
 
     def remove_marker(self, marker: str) -> None:
         """Remove a marker, if it exists."""
         self.delete_file(f"{self.staging}/{marker}")
 
     def pending(self) -> set[str]:
-        """Return the names of files that attempts may write."""
-        return set(files_below(self.filesystem, f"{self.staging}/{PENDING}", allow_not_found=True))
+        """Return the names of files of this job that attempts may write."""
+        found = files_below(self.filesystem, f"{self.staging}/{PENDING}", allow_not_found=True)
+        return {name for name in found if job_of(name) == self.id}
 
     def end(self, settled: AbstractSet[str] = frozenset(), wait: bool = True) -> None:
         """Do the last steps of a job that has committed or was rolled back. May be repeated.
@@ -104,7 +106,7 @@ class JobFolder:
                           *(f"{PENDING}/{name}" for name in pending - waiting)))
         else:  # in one call, which is cheap on an object store
             with contextlib.suppress(FileNotFoundError):
-                self.filesystem.delete_dir(f"{self.staging}/{PENDING}")
+                self._delete_folder(f"{self.staging}/{PENDING}")
         # Not even a power cut may leave STARTED without COMMITTED: the job would be rolled back.
         self._sync_if_present([self.staging])
         self.remove_marker(COMMITTED)  # last: without it a published file still pending is hidden
@@ -113,10 +115,24 @@ class JobFolder:
 
     def note_change(self) -> None:
         """Make readers that are listing the folder now list it again."""
-        write_file(self.filesystem, posixpath.join(self.table, STAGING, GENERATION),
-                   uuid.uuid4().hex.encode())
+        self.write_file(posixpath.join(self.table, STAGING, GENERATION),
+                        uuid.uuid4().hex.encode())
 
     # --- files -----------------------------------------------------------------------------------
+
+    def check_inside(self, path: str) -> None:
+        """Raise UnsupportedError if links lead from a path to a place outside of the table."""
+        check_inside(self.filesystem, self.table, path)
+
+    def make_folder(self, path: str) -> None:
+        """Create a folder of the table."""
+        self.check_inside(path)
+        make_folder(self.filesystem, path)
+
+    def write_file(self, path: str, content: bytes = b"") -> None:
+        """Write a file of the table that is not a data file."""
+        self.check_inside(path)
+        write_file(self.filesystem, path, content)
 
     def own_files(self) -> list[str]:
         """Return the names of this job's files at their final paths."""
@@ -134,7 +150,12 @@ class JobFolder:
         return self.filesystem.get_file_info(path).type != pa_fs.FileType.NotFound
 
     def delete_file(self, path: str) -> bool:
-        """Delete a file; return whether it existed."""
+        """Delete a file of the table; return whether it existed.
+
+        Of a link to a file, the link is deleted. Raises UnsupportedError if the folder of the file
+        is outside of the table.
+        """
+        self.check_inside(posixpath.dirname(path))
         try:
             self.filesystem.delete_file(path)
         except OSError:  # HDFS does not report the cause, and a store may have answered falsely
@@ -159,7 +180,7 @@ class JobFolder:
         """Remove the staging folder of the job, which has ended."""
         # A late attempt may be writing into it: what is left is removed by a later job.
         with contextlib.suppress(OSError):
-            self.filesystem.delete_dir(self.staging)
+            self._delete_folder(self.staging)
 
     def sync_written(self, names: Iterable[str]) -> None:
         """Make files durable that a task has written below :attr:`work`, before they are published.
@@ -182,12 +203,10 @@ class JobFolder:
             with contextlib.suppress(FileNotFoundError):
                 self.sync([folder])
 
+    def _delete_folder(self, path: str) -> None:
+        self.check_inside(path)
+        self.filesystem.delete_dir(path)
+
     def _delete(self, paths: Iterable[str]) -> list[bool]:
         with ThreadPoolExecutor(_AT_ONCE) as pool:  # each request to an object store is slow
             return list(pool.map(self.delete_file, paths))
-
-
-def write_empty(filesystem: pa_fs.FileSystem, path: str) -> None:
-    """Write an empty file, and the folders above it."""
-    make_folder(filesystem, posixpath.dirname(path))
-    write_file(filesystem, path, b"")

@@ -157,6 +157,11 @@ def temporary_name(path: str, kind: str = "tmp") -> str:
     return posixpath.join(folder, f".{temporary_stem(name)}.{secrets.token_hex(8)}.{kind}")
 
 
+def is_temporary(name: str) -> bool:
+    """Whether a name is one of :func:`temporary_name`, of any kind."""
+    return re.fullmatch(r"\..+\.[0-9a-f]{16}\.[a-z]+", name, re.DOTALL) is not None
+
+
 def temporary_stem(name: str) -> str:
     """Return the part of a temporary file's name that identifies the file it will become.
 

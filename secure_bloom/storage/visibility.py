@@ -96,6 +96,8 @@ class CommitRecord:
             for path in [*record.files, *record.replaced, record.folder]:
                 if path.startswith("/") or ".." in path.split("/"):
                     raise ValueError("a path leads outside the folder")
+            if any(map(is_hidden, [*record.files, *record.replaced])):
+                raise ValueError("a file is not a data file")
             if table_of(f"table/{record.folder}") != "table":
                 raise ValueError("its folder is not a valid Hive folder")
             if record.stream is not None and not re.fullmatch(r"[\w-]+", record.stream):
@@ -132,6 +134,11 @@ def job_of(path: str) -> str | None:
     """Return the id of the job that wrote a file, from the file's name."""
     match = _FILE_NAME.fullmatch(posixpath.basename(path))
     return match[1] if match else None
+
+
+def is_job_id(name: str) -> bool:
+    """Whether a name is that of a job's folder in ``_staging``."""
+    return re.fullmatch(r"[0-9a-f]{32}", name) is not None
 
 
 def material_path(path: str) -> str:
@@ -271,7 +278,7 @@ def _jobs(filesystem: pa_fs.FileSystem, staged: Mapping[str, pa_fs.FileInfo]) \
     committed = {}
     for path, info in staged.items():
         job, _, rest = path.partition("/")
-        if not rest:
+        if not rest or not is_job_id(job):
             continue
         state = jobs.setdefault(job, JobState())
         if info.mtime is not None:

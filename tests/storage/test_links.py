@@ -1,0 +1,116 @@
+"""Links that lead out of a table, and markers that name what is behind them."""
+
+import contextlib
+import os
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+import pytest
+
+from secure_bloom import write_dataset
+from secure_bloom.errors import SecureBloomError, UnsupportedError
+from secure_bloom.storage.commit import Job
+from secure_bloom.storage.files import write_file
+from secure_bloom.storage.visibility import CommitRecord, new_name, signature
+from tests.storage.stores import everything_is_stale
+
+ID = "ab" * 16
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """A table with a link to the folder of a victim, whose file has the name of a forged job's."""
+    lake, victim = tmp_path / "lake", tmp_path / "victim"
+    for folder in (lake / "_staging" / ID / "pending" / "sub", victim / ID, victim / "query"):
+        folder.mkdir(parents=True)
+    for name in ("people.parquet", new_name(0, ID), f"{ID}/started", "query/0", "part.log",
+                 ".hidden"):
+        (victim / name).write_bytes(b"12")
+    return lake, victim
+
+
+def forge(lake, victim, attack):
+    own = lake / "_staging" / ID
+    names = sorted(path.name for path in victim.glob("*.parquet"))
+    if attack == "staging":
+        os.rename(lake / "_staging", lake / "away")
+        (lake / "_staging").symlink_to(victim)
+        return
+    (lake / "sub").symlink_to(victim)
+    if attack == "committed":
+        infos = {name: pa_fs.LocalFileSystem().get_file_info(str(victim / name)) for name in names}
+        record = CommitRecord([], {f"sub/{name}": signature(infos[name]) for name in names})
+        (own / "committed").write_bytes(record.to_bytes())
+    elif attack == "batch":
+        (lake / "_streams").symlink_to(victim)
+        (own / "committed").write_bytes(CommitRecord([], {}, {}, "query", 7).to_bytes())
+    elif attack == "_SUCCESS":
+        (lake / "_SUCCESS").symlink_to(victim / "part.log")
+        (own / "committed").write_bytes(CommitRecord([]).to_bytes())
+    else:
+        (own / "started").touch()
+        (own / "given_up").touch()
+        if attack == "committing":
+            (own / "committing").touch()
+        else:
+            for name in names:
+                (own / "pending" / "sub" / name).touch()
+
+
+@pytest.mark.parametrize("attack", ["committed", "pending", "committing", "batch", "staging",
+                                    "_SUCCESS"])
+def test_no_marker_makes_a_job_change_files_outside_of_the_table(folders, monkeypatch, attack):
+    lake, victim = folders
+    forge(lake, victim, attack)
+    before = {path: path.read_bytes() for path in victim.rglob("*") if path.is_file()}
+    everything_is_stale(monkeypatch)
+    for _ in range(2):  # a whole write, then its recovery alone: whatever they raise
+        with contextlib.suppress(SecureBloomError):
+            write_dataset(pa.table({"a": [1]}), str(lake))
+        with contextlib.suppress(SecureBloomError):
+            Job(pa_fs.LocalFileSystem(), str(lake), False).recover()
+    assert {path: path.read_bytes() for path in victim.rglob("*") if path.is_file()} == before
+
+
+def test_only_folders_and_markers_that_jobs_make_are_removed_from_staging(local, monkeypatch):
+    everything_is_stale(monkeypatch)
+    for name in ("notes/started", "notes/a.txt", ".bashrc", f"{ID}/pending/people.parquet",
+                 f"{ID}/started", f"{ID}/given_up"):
+        path = f"{local.folder}/_staging/{name}"
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        write_file(local.filesystem, path, b"")
+    write_file(local.filesystem, f"{local.folder}/people.parquet", b"1")
+    os.makedirs(f"{local.folder}/_staging/empty")
+    job = local.job()
+    job.recover()
+    job.abort()
+    assert local.values() == [1]
+    assert set(os.listdir(f"{local.folder}/_staging")) >= {"notes", ".bashrc", "empty"}
+    assert ID not in os.listdir(f"{local.folder}/_staging")
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_job_that_would_change_files_behind_a_link_changes_nothing(local, tmp_path_factory,
+                                                                     overwrite):
+    other = tmp_path_factory.mktemp("other")
+    (other / "people.parquet").write_bytes(b"1")
+    local.write(2)
+    os.symlink(other, f"{local.folder}/day=1")
+    with pytest.raises(UnsupportedError, match="a link leads from here out of the table") as info:
+        local.write(3, overwrite=overwrite, directory="" if overwrite else "day=1")
+    assert "day=1" in info.value.file
+    assert local.values() == [1, 2]
+    local.write(4)  # what does not concern the link works
+    assert local.values() == [1, 2, 4]
+    assert os.listdir(other) == ["people.parquet"]
+
+
+def test_links_inside_of_a_table_and_to_it_are_followed(local, tmp_path_factory):
+    local.write(1, directory="day=1")
+    os.symlink("day=1", f"{local.folder}/day=2")
+    os.symlink(local.folder, link := tmp_path_factory.mktemp("links") / "table")
+    job = Job(local.filesystem, str(link), True)
+    job.check_folder()
+    job.start()
+    job.commit([local.stage(job, 3, directory="day=1")])
+    assert local.all_values() == [3, 3]
