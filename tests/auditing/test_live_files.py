@@ -11,6 +11,7 @@ from secure_bloom.auditing.audited_files import AuditedFiles
 from secure_bloom.auditing.result import AuditResult
 from secure_bloom.cli import main
 from secure_bloom.keys import Keyring
+from secure_bloom.policy import Policy
 from tests.auditing.test_delta_tables import ENCRYPTED, KMS, SAFE, added, commit, people, put
 
 
@@ -134,8 +135,15 @@ def test_names_of_files_in_logs(kind, root, folder, name, key):
     assert AuditedFiles(Store(), AuditResult(root), None, list).key_of(folder, name) == key
 
 
-def test_delta_rs_and_its_table_are_complete(tmp_path):
+def test_a_table_of_delta_rs_is_checked_completely_with_its_constraints(tmp_path):
     deltalake = pytest.importorskip("deltalake")
-    deltalake.write_deltalake(tmp_path / "t", people(), partition_by=["city"])
-    result = audit(tmp_path / "t", KMS)
-    assert result.ok and result.complete
+    deltalake.write_deltalake(tmp_path / "t", people(), partition_by=["city"], configuration={
+        "delta.dataSkippingStatsColumns": "city"})
+    for constraint, kinds in (("ssn <> city", {"unencrypted"}),
+                              ("ssn <> '912-44-0001'", {"unencrypted", "log"})):
+        deltalake.DeltaTable(tmp_path / "t").alter.add_constraint({f"c{len(kinds)}": constraint})
+        result = audit(tmp_path / "t", policy=Policy(["ssn"]))
+        assert result.complete and {one.kind for one in result.findings} == kinds
+    [finding] = [one for one in result.findings if one.kind == "log"]
+    assert finding.column == "ssn" and "in constraints" in finding.message
+    assert "912-44" not in repr([*result.findings])
