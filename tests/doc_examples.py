@@ -19,8 +19,8 @@ def check_outputs(text: str, folder: Path, **variables: str) -> None:
     """Run the blocks of shell and Python in a folder, and compare their standard output.
 
     It must be the block of text right below, or without such a block nothing. The path of the
-    folder is ``…`` there; widths of tables, versions of programs and the last digits of large sizes,
-    which depend on random keys, may differ.
+    folder is ``…`` there; widths of tables, versions of programs and the last digits of large
+    sizes, which depend on random keys, may differ.
     """
     shown = 0
     for language, code, output in _BLOCK.findall(text):
