@@ -20,8 +20,8 @@ def jvm_of(context: SparkContext) -> Any:
     return context._jvm
 
 
-def build_jar(context: SparkContext, name: str, package: str, sources: Iterable[str]) -> str:
-    """Compile Java sources, which a Python package contains, into a jar; return its path.
+def build_jar(context: SparkContext, name: str, sources: Iterable[tuple[str, str]]) -> str:
+    """Compile Java sources, by Python package and name, into a jar; return its path.
 
     Each source may use those before it. Spark removes the jar when the application ends.
     """
@@ -29,7 +29,7 @@ def build_jar(context: SparkContext, name: str, package: str, sources: Iterable[
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     path = os.path.join(context._temp_dir, name)
     with zipfile.ZipFile(path, "w") as jar:
-        for source in sources:
+        for package, source in sources:
             text = resources.files(package).joinpath(source).read_text()
             compiler = jvm.org.codehaus.janino.SimpleCompiler()
             compiler.setParentClassLoader(loader)

@@ -52,7 +52,7 @@ from secure_bloom.storage.visibility import files_below, is_hidden
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_SESSION_POLICY = "secure_bloom.native.policy"
+_SESSION_POLICY = "spark.secure_bloom.native.policy"
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 #: settings with which Spark's writer stores what Python tasks store; unset, it does
 _AS_OURS = {"spark.sql.parquet.writeLegacyFormat": ("false",),

@@ -137,7 +137,7 @@ def policy_of(session):
     try:
         yield
     finally:
-        session.conf.unset("secure_bloom.native.policy")
+        session.conf.unset("spark.secure_bloom.native.policy")
 
 
 @pytest.mark.parametrize("name", LOST)

@@ -16,7 +16,7 @@ from tests.spark.helpers import PLAINTEXT, keys_of, people, settings, uses_spark
 
 pytestmark = uses_spark
 
-SETTING = "secure_bloom.native.policy"
+SETTING = "spark.secure_bloom.native.policy"
 SSN = Policy(footer_key="footer", columns={"SSN": "pii"})
 REFUSED = "column ssn would be written in plaintext; it must be encrypted by the policy's rule " \
           "'SSN' in columns"

@@ -1,10 +1,7 @@
 package secure_bloom.spark;
 
-import java.util.ArrayList;
 import java.util.Iterator;
-import java.util.List;
 import org.apache.spark.SparkContext;
-import org.apache.spark.sql.ExperimentalMethods;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
@@ -41,15 +38,7 @@ public final class SensitiveWrites extends Rule {
 
   /** Once for each session. */
   public void install(SparkSession spark) {
-    ExperimentalMethods methods = spark.experimental();
-    List rules = new ArrayList(CollectionConverters.asJava(methods.extraOptimizations()));
-    for (Iterator i = rules.iterator(); i.hasNext();) {
-      if (i.next().getClass().getName().equals(getClass().getName())) {
-        return;
-      }
-    }
-    rules.add(this);
-    methods.extraOptimizations_$eq(CollectionConverters.asScala(rules).toSeq());
+    Installed.install(this, spark);
   }
 
   public TreeNode apply(TreeNode plan) {

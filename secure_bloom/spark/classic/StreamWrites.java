@@ -9,9 +9,10 @@ import org.apache.spark.sql.classic.SparkSession;
 /**
  * Where a batch of a streaming query goes.
  *
- * By reflection, because the classes are in other packages in other releases of Spark.
+ * By reflection, because the classes are in other packages in other releases of Spark. Public,
+ * because two jars in two class loaders contain it.
  */
-final class StreamWrites {
+public final class StreamWrites {
   private static final String QUERY = "sql.streaming.queryId";
   private static final String OURS = "secure_parquet";
   // What does not leave the session, or runs code of the user, who writes batches by other plans.
@@ -24,7 +25,7 @@ final class StreamWrites {
    * Spark's optimizer sees that a stream writes only if the sink has Spark's newer interface. The
    * others, such as folders of files, are those of the query that runs in this thread.
    */
-  static Object sink(TreeNode plan) {
+  public static Object sink(TreeNode plan) {
     String name = name(plan);
     if (name.equals("WriteToContinuousDataSource")) {
       return get(plan, "write");
@@ -53,12 +54,12 @@ final class StreamWrites {
     return type.getSuperclass() != null && isOld(type.getSuperclass());
   }
 
-  static boolean isFiles(Object sink) {
+  public static boolean isFiles(Object sink) {
     return name(sink).equals("FileStreamSink");
   }
 
   /** Whether the sink is ours, or no place where others read. */
-  static boolean isAllowed(Object sink) {
+  public static boolean isAllowed(Object sink) {
     for (int i = 0; i < OTHERS.length; i++) {
       if (name(sink).startsWith(OTHERS[i])) {
         return true;
@@ -68,12 +69,12 @@ final class StreamWrites {
   }
 
   /** The name of a class without its package; that of an anonymous class is the one around it. */
-  static String name(Object object) {
+  public static String name(Object object) {
     String name = object.getClass().getName();
     return name.substring(name.lastIndexOf('.') + 1);
   }
 
-  static Object get(Object object, String name) {
+  public static Object get(Object object, String name) {
     for (Class type = object.getClass(); type != null; type = type.getSuperclass()) {
       try {
         Field field = type.getDeclaredField(name);

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSource
 
-_SOURCES = ("DefaultSource.java", "StreamWrites.java", "SensitiveWrites.java")
+#: For the rules of Spark's optimizer that check writes, also those of other packages.
+SHARED = tuple((__package__, name) for name in ("Installed.java", "StreamWrites.java"))
+_SOURCES = ((__package__, "DefaultSource.java"), *SHARED, (__package__, "SensitiveWrites.java"))
 _TABLES = "secure_parquet.DefaultSource"
 _WRITES = "secure_bloom.spark.SensitiveWrites"
 _log = logging.getLogger("secure_bloom.spark")
@@ -78,7 +80,7 @@ def _is_loaded(loader: Any) -> bool:
 
 
 def _load(context: SparkContext, loader: Any) -> None:
-    jar = build_jar(context, "secure-bloom-classic.jar", __package__, _SOURCES)
+    jar = build_jar(context, "secure-bloom-classic.jar", _SOURCES)
     loader.addURL(jvm_of(context).java.io.File(jar).toURI().toURL())
     with zipfile.ZipFile(jar) as file:
         for name in file.namelist():  # now, because the jar is removed with this SparkContext

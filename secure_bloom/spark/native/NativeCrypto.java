@@ -25,6 +25,7 @@ import org.apache.parquet.crypto.keytools.KeyToolkit;
 import org.apache.parquet.hadoop.api.WriteSupport;
 import org.apache.parquet.hadoop.metadata.ColumnPath;
 import org.apache.parquet.schema.MessageType;
+import org.apache.spark.TaskContext;
 import org.apache.spark.api.java.JavaSparkContext;
 
 /**
@@ -38,7 +39,7 @@ public final class NativeCrypto
   static final String WRITE = "secure_bloom.native.write";
   static final String SESSION_PLAINTEXT = "secure_bloom.native.plaintext"; // of a session
   static final String PLAINTEXT = "plaintext"; // of a write
-  static final String POLICY = "secure_bloom.native.policy"; // of a session
+  static final String POLICY = "spark.secure_bloom.native.policy"; // of a session
   static final String FILTER_ENABLED = "parquet.bloom.filter.enabled";
   private static final SecureRandom RANDOM = new SecureRandom();
 
@@ -172,10 +173,25 @@ public final class NativeCrypto
     return plan.get("policy").get("encrypted_footer").asBoolean();
   }
 
-  /** The options of a write do not weaken the policy, unless they replace it or this class. */
+  /**
+   * The policy of the session. Options of a write replace settings in its configuration, but not
+   * those that Spark sends to tasks, which begin with "spark.".
+   */
+  private static String policy(Configuration conf) {
+    TaskContext task = TaskContext.get();
+    String bound = task == null ? null : task.getLocalProperty(POLICY);
+    String found = conf.getRaw(POLICY);
+    if (bound != null && found != null && !found.equals(bound)) {
+      throw new ParquetCryptoRuntimeException("nothing was written: option " + POLICY + " of this "
+          + "write is not the policy of its session, which a write cannot replace");
+    }
+    return bound == null ? found : bound;
+  }
+
+  /** The options of a write do not weaken the policy. {@link BoundOptions} are about this class. */
   private static void checkPolicy(Configuration conf, JsonNode plan, Map columns,
       MessageType schema, Path file) {
-    String policy = conf.get(POLICY);
+    String policy = policy(conf);
     boolean isRequired = plan != null && plan.has("required");
     if (policy == null && !isRequired) {
       return;

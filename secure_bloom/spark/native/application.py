@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 from secure_bloom.errors import MissingExtraError, SecureBloomError, UnsupportedError
 from secure_bloom.keys.kms import wrap_locally
 from secure_bloom.policy.policy import as_policy
+from secure_bloom.spark.classic import SHARED
 from secure_bloom.spark.java import build_jar
 from secure_bloom.spark.native.policies import policy_option
 from secure_bloom.storage.table_formats import is_deletion_vector
@@ -39,8 +40,11 @@ WRITE = "secure_bloom.native.write"
 READ = "secure_bloom.native.read"
 FORMAT_VERSION = 1  #: of the sealed content
 
-_SOURCES = ("Sealed.java", "Keys.java", "Policies.java", "DeltaTables.java", "NativeCrypto.java")
-_POLICY = "secure_bloom.native.policy"
+_RULE = "secure_bloom.spark.BoundOptions"
+_SOURCES = tuple((__package__, name) for name in (
+    "Sealed.java", "Keys.java", "Policies.java", "DeltaTables.java", "NativeCrypto.java",
+    "BoundOptions.java"))
+_POLICY = "spark.secure_bloom.native.policy"  # Spark sends settings of this prefix to tasks
 _PLAINTEXT = "secure_bloom.native.plaintext"
 _PUBLIC_KEY = "secure_bloom.native.public.key"
 _PRIVATE_KEY = "secure_bloom.native.secret.key"
@@ -68,8 +72,8 @@ def enable(spark: SparkSession, *, plaintext: bool = False,
         option ``plaintext`` to ``true``.
     policy : Policy, str or path, optional
         Which columns must be encrypted; see ``docs/policy.md``. From then on, a Parquet write of
-        the session fails if a file would not meet it, unless its options replace this class or the
-        policy: see ``docs/native.md``.
+        the session fails if a file would not meet it, or if options of the write would replace
+        this class or the policy.
         Default: the policy of an earlier call stays.
 
     Raises
@@ -85,12 +89,13 @@ def enable(spark: SparkSession, *, plaintext: bool = False,
     conf = context._jsc.hadoopConfiguration()
     _check_configuration(spark)
     if conf.get(_PUBLIC_KEY) is None:
-        jar = build_jar(context, "secure-bloom-native.jar", __package__, _SOURCES)
+        jar = build_jar(context, "secure-bloom-native.jar", (*SHARED, *_SOURCES))
         context._jsc.addJar(jar)
         _class_loader(spark).addURL(context._jvm.java.io.File(jar).toURI().toURL())
         # Otherwise the configuration uses the class loader from the time of its creation.
         conf.setClassLoader(_class_loader(spark))
         _factory(spark).publicKey(conf)
+    _new(spark, _RULE).install(cast("Any", spark)._jsparkSession)
     if found is not None:
         spark.conf.set(_POLICY, policy_option(found))
     conf.set(FACTORY_OPTION, FACTORY)
@@ -194,8 +199,12 @@ def _class_loader(spark: Any) -> Any:
 
 
 def _factory(spark: Any) -> Any:
+    return _new(spark, FACTORY)
+
+
+def _new(spark: Any, name: str) -> Any:
     """Create an object of our class, with an explicit loader: py4j's threads have their own."""
-    return _class_loader(spark).loadClass(FACTORY).newInstance()
+    return _class_loader(spark).loadClass(name).newInstance()
 
 
 def _check_configuration(spark: Any) -> None:
