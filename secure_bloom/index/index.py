@@ -278,6 +278,7 @@ class Index(Summarized):
             published = folder.published_segments(self._kms)
             update_indexes(self._table, [folder.column], self._kms, budget=budget)
             compaction.compact(self._table, folder, self._kms, budget)
+            published |= folder.published_segments(self._kms)  # what the update has published
             deleted += compaction.vacuum(folder, self._kms, published=published)
         return deleted
 

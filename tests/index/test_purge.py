@@ -58,3 +58,16 @@ def test_rows_erased_from_a_single_file_are_forgotten(tmp_path):
     result = erase(tmp_path / "0.parquet", "ssn", "w0", KMS, max_share=1)
     assert result.is_complete and result.indexes == ["ssn"]
     assert not old & set(segments_of(tmp_path))
+
+
+def test_what_an_update_has_published_is_deleted_as_soon_as_it_is_replaced(tmp_path):
+    """Also what this purge has published itself, on the way to one segment."""
+    for number in range(2):
+        write(tmp_path / f"{number}.parquet", [f"v{number}", f"w{number}"])
+    age(tmp_path)
+    build(tmp_path, "ssn", KMS)
+    erase(tmp_path, "ssn", "v0", KMS, max_share=1)
+    index = Index.open(tmp_path, KMS)
+    needed = {name for info in index.column("ssn").manifest.body.segments
+              for name in info.file_names}
+    assert {path.name for path in segments_of(tmp_path)} == needed

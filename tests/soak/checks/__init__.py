@@ -11,6 +11,7 @@ from tests.soak.checks import (
     false_positives,
     guided,
     hostile_bytes,
+    leftovers,
     long_life,
     nonces,
     secrets,
@@ -25,4 +26,5 @@ CHECKS: dict[str, Check] = {check.name: check for check in (
     false_negatives.CHECK, false_positives.CHECK, tampering.CHECK, swaps.CHECK,
     hostile_bytes.CHECK, crashes.CHECK, erasing.CHECK, long_life.CHECK,
     differential.CHECK, concurrency.CHECK, storage_faults.CHECK, nonces.CHECK, secrets.CHECK,
-    guided.CHECK, adversary.CHECK, spark_false_negatives.CHECK, spark_secrets.CHECK)}
+    guided.CHECK, adversary.CHECK, leftovers.CHECK, spark_false_negatives.CHECK,
+    spark_secrets.CHECK)}

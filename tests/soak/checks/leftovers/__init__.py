@@ -1,0 +1,121 @@
+"""No byte of erased rows is left, and nobody gets a byte of other rows."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import secure_bloom
+from secure_bloom import ParquetFile, attach, strip
+from secure_bloom.cli.found_rows import ROWS, FoundRows
+from secure_bloom.cli.report import render_erasure
+from secure_bloom.datasets.lookup import Search
+from secure_bloom.erasing.page import render_page
+from secure_bloom.index import Index
+from secure_bloom.keys import InMemoryKms
+from tests.index.helpers import age
+from tests.modes import MASTER_KEYS
+from tests.soak.check import Case, Check
+from tests.soak.checks.leftovers.searching import check_index, stored
+from tests.soak.checks.leftovers.tables import Lake
+
+_KMS = InMemoryKms(MASTER_KEYS)
+
+
+def _try(case: Case) -> None:
+    """Hand over the rows of some persons and erase them; search everything that is there then."""
+    with contextlib.ExitStack() as stack:
+        folder = case.folder
+        if Path("/dev/shm").is_dir():  # faster
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/dev/shm")))
+        lake = Lake.write(case, folder / "lake")
+        try:
+            _play(case, lake, folder / "person.parquet")
+        except Exception as error:
+            error.add_note(f"writers: {lake.writers}; columns: " + ", ".join(
+                f"{name} {one.type} {one.nesting} {one.by_dictionary}"
+                for name, one in lake.columns.items()))
+            raise
+    case.tried += 1
+    case.counts += dict.fromkeys(lake.writers, 1)  # type: ignore[arg-type]
+
+
+def _play(case: Case, lake: Lake, person: Path) -> None:
+    has_index = set(lake.writers) == {"ours"}
+    if has_index:
+        age(lake.folder)
+        secure_bloom.index.build(lake.folder, "ssn", _KMS)
+    there = sorted({row["ssn"] for row in lake.rows})
+    numbers = case.random.sample(there, min(len(there), case.random.choice([1, 1, 2, 5])))
+    gone = [row for row in lake.rows if row["ssn"] in numbers]
+    left = [row for row in lake.rows if row["ssn"] not in numbers]
+    values = [lake.columns["ssn"].values[number].as_py() for number in numbers]
+
+    search = Search(str(lake.folder), "ssn", None, _KMS)
+    with contextlib.redirect_stderr(io.StringIO()), \
+            contextlib.closing(FoundRows(search, [], list(map(_text, values)))) as found:
+        found.write_file(ROWS, "parquet", str(person), overwrite=False)
+    others = lake.tokens(lake.rows) | {token for one in lake.columns.values()
+                                       for token in one.tokens}
+    _search(person, others - lake.tokens(gone))
+
+    result = secure_bloom.erase(lake.folder, "ssn", values, _KMS, max_share=1)
+    forbidden = lake.tokens(gone) - lake.tokens(left) - lake.kept_tokens()
+    report = json.dumps(result.to_dict()) + render_erasure(result) + render_page(result) \
+        + repr(result)
+    assert not any(token in report.encode() for token in lake.tokens(lake.rows)), "the report"
+    case.counts["dictionaries"] += result.dictionaries
+    _search_all(lake, forbidden, has_index)
+    assert result.is_complete and result.rows_removed == len(gone)
+
+    if case.random.random() < 0.3:  # what is written later has no more
+        for path in lake.folder.glob("*.parquet"):
+            attach(path, ["ssn"], _KMS, replace=True)
+            if case.random.random() < 0.5:
+                strip(path, _KMS)
+        if has_index:
+            age(lake.folder)
+            index = Index.open(lake.folder, _KMS)
+            index.update()
+            index.compact()
+            index.purge()
+        _search_all(lake, forbidden, has_index)
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode()
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _search_all(lake: Lake, forbidden: set[bytes], has_index: bool) -> None:
+    for path in lake.folder.rglob("*"):
+        if path.suffix == ".parquet":
+            _search(path, forbidden)
+        elif path.is_file():
+            _check(str(path), path.read_bytes(), forbidden)
+    if has_index:
+        check_index(lake.folder, "ssn", _KMS)
+
+
+def _search(path: Path, forbidden: set[bytes]) -> None:
+    for place, content in stored(path, _KMS):
+        _check(f"{path.name}: {place}", content, forbidden)
+    _check(path.name, path.read_bytes(), forbidden)
+    rows: Any = ParquetFile(path, _KMS).read()
+    decoded = json.dumps(rows.to_pylist(), default=lambda value: value.decode(errors="replace")
+                         if isinstance(value, bytes) else str(value)).encode()
+    _check(f"rows of {path.name}", decoded, forbidden)
+
+
+def _check(place: str, content: bytes, forbidden: set[bytes]) -> None:
+    found = sum(token in content for token in forbidden)
+    assert not found, f"{place} has {found} values of other rows"
+
+
+CHECK = Check("leftovers", "no byte of erased rows is left, and what is handed over has no byte of "
+              "other rows", "games", 20_000, _try)
