@@ -18,8 +18,8 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import FormatError, UnsupportedError, error_location
 from secure_bloom.keys.iceberg import MASTER_KEY
 from secure_bloom.storage import avro
-from secure_bloom.storage.files import read_file
-from secure_bloom.storage.iceberg_metadata import not_metadata, parse_metadata
+from secure_bloom.storage.iceberg_metadata import MAX_SIZE, not_metadata, parse_metadata
+from secure_bloom.storage.small_files import read_small
 
 BOUNDS, SKETCHES, KEYS = "bounds", "sketches", "keys"
 
@@ -68,7 +68,7 @@ def read_definition(filesystem: pa_fs.FileSystem, path: str) -> Definition:
     """
     names: dict[int, set[str]] = {}
     with error_location(file=path):
-        metadata = parse_metadata(read_file(filesystem, path))
+        metadata = parse_metadata(read_small(filesystem, path, MAX_SIZE))
         try:
             for schema in metadata.get("schemas") or [metadata["schema"]]:
                 for id_, name in _names(schema, ""):
@@ -129,7 +129,7 @@ def read_values(filesystem: pa_fs.FileSystem, path: str) -> set[tuple[str, int]]
         else ("manifest of Iceberg", _of_manifest)
     with error_location(file=path):
         try:
-            found = reader(read_file(filesystem, path))
+            found = reader(read_small(filesystem, path, MAX_SIZE))
             if not all(isinstance(id_, int) for _, id_ in found):
                 raise ValueError
             return found

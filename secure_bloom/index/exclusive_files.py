@@ -13,7 +13,9 @@ from typing import Any
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.storage.files import create_file, read_file
+from secure_bloom.errors import FormatError
+from secure_bloom.storage.files import create_file
+from secure_bloom.storage.small_files import read_small
 from secure_bloom.storage.versions import without_subtree
 
 
@@ -34,8 +36,8 @@ def create_exclusively(filesystem: pa_fs.FileSystem, path: str, data: bytes) -> 
 
 def _has(filesystem: pa_fs.FileSystem, path: str, data: bytes) -> bool:
     try:
-        return read_file(filesystem, path) == data
-    except FileNotFoundError:
+        return read_small(filesystem, path, len(data)) == data
+    except (FileNotFoundError, FormatError):
         return False
 
 

@@ -27,6 +27,7 @@ from secure_bloom.index.manifest import Manifest, StoredManifest
 from secure_bloom.index.segment import ReadAt, SegmentInfo
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.storage.files import make_folder, write_file
+from secure_bloom.storage.small_files import check_regular, check_size
 
 INDEX = "_index"
 MANIFEST = ".manifest"  #: suffix of manifests
@@ -34,7 +35,8 @@ _VERSION = re.compile(rf"(\d{{12}}){re.escape(MANIFEST)}")
 _CLOCK = "clock"
 _AT_ONCE = 16  # requests to a store
 _TRIES = 10
-MAX_MANIFEST = 256 * 1024 * 1024  #: bytes
+_MAX_TORN = 8  # manifests
+MAX_MANIFEST = 128 * 1024 * 1024  #: bytes
 
 
 class IndexFolder:
@@ -90,8 +92,11 @@ class IndexFolder:
         return self._opened(found, kms), max(versions, default=0) + 1
 
     def _newest_of(self, versions: list[int]) -> tuple[StoredManifest | None, bool]:
-        """Return the newest one that is complete, and whether one has been deleted."""
-        is_gone = False
+        """Return the newest one that is complete, and whether one has been deleted.
+
+        Raises FormatError if several are torn, which writers do not leave.
+        """
+        is_gone, torn = False, 0
         for version in reversed(versions):
             path = self.manifest_path(version)
             try:
@@ -102,15 +107,17 @@ class IndexFolder:
                 continue
             if stored is not None:
                 return stored, is_gone
+            torn += 1
+            if torn == _MAX_TORN:
+                raise FormatError(f"the newest {torn} manifests of the index are not complete: "
+                                  "delete them", file=path, column=self.column)
         return None, is_gone
 
     def _read_manifest(self, path: str) -> bytes:
+        check_regular(self.filesystem, path)
         with self.filesystem.open_input_file(path) as file:  # which never changes
-            size = file.size()
-            if size > MAX_MANIFEST:
-                raise FormatError(f"the manifest of the index has {size:,} bytes; at most "
-                                  f"{MAX_MANIFEST:,} are read")
-            return file.read(size)
+            check_size(file.size(), MAX_MANIFEST, path)
+            return file.read(file.size())
 
     def _opened(self, stored: StoredManifest | None, kms: CachedKms | None) -> Manifest | None:
         if stored is None:
@@ -184,6 +191,7 @@ class IndexFolder:
     def _open_file(self, name: str) -> ReadAt:
         path = self.segment_path(name)
         with self._existing(path):
+            check_regular(self.filesystem, path)
             file = pa.OSFile(path) if self.filesystem.type_name == "local" \
                 else self.filesystem.open_input_file(path)
             whole = file.size()
@@ -243,8 +251,15 @@ def _joined(files: list[ReadAt], sizes: list[int]) -> ReadAt:
 
 def indexed_columns(filesystem: pa_fs.FileSystem, table: str) -> list[str]:
     """Return the columns that have a folder below ``_index``, sorted."""
-    selector = pa_fs.FileSelector(posixpath.join(table, INDEX), allow_not_found=True)
-    return sorted(unquote(info.base_name) for info in filesystem.get_file_info(selector)
+    path = posixpath.join(table, INDEX)
+    selector = pa_fs.FileSelector(path, allow_not_found=True)
+    try:
+        found = filesystem.get_file_info(selector)
+    except OSError:
+        if filesystem.get_file_info(path).type == pa_fs.FileType.Directory:
+            raise
+        return []  # what is there is a file, or a link to itself
+    return sorted(unquote(info.base_name) for info in found
                   if info.type == pa_fs.FileType.Directory)
 
 

@@ -44,8 +44,11 @@ from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.kms import unwrap_locally
 from secure_bloom.keys.material import KeyMaterial
+from secure_bloom.storage.small_files import parse_json
 
 FORMAT = "SBX2"
+_MAX_SEGMENTS = 1000  # merging keeps far fewer
+_MAX_VALUES = 16, 64  # of JSON, around the sealed body
 
 
 @dataclass(frozen=True)
@@ -93,9 +96,11 @@ class Body:
     def from_json(cls, data: bytes) -> Body:
         """Parse :meth:`to_json`. Unknown fields are an error: they might change the meaning."""
         try:
-            fields = json.loads(data)
+            fields = parse_json(data)
             if type(fields["segments"]) is not list or type(fields["removed"]) is not list:
                 raise TypeError
+            if len(fields["segments"]) > _MAX_SEGMENTS:
+                raise ValueError
             restamped = {path: Restamp(size, mtime_ns, tag, *map(bytes.fromhex, digests))
                          for path, (size, mtime_ns, tag, *digests)
                          in fields.pop("restamped").items()}
@@ -188,10 +193,10 @@ class StoredManifest:
             If it is complete, but malformed.
         """
         try:
-            fields = json.loads(data)
+            fields = parse_json(data, *_MAX_VALUES)
         except ValueError:
             return None
-        except RecursionError:
+        except (RecursionError, FormatError):
             raise FormatError("the manifest of the index is malformed") from None
         if not isinstance(fields, dict) or fields.get("format") != FORMAT:
             raise UnsupportedError("the manifest of the index has an unknown format; a newer "

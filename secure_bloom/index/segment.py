@@ -37,6 +37,8 @@ from secure_bloom.index.sealing import MAGIC, ModuleType, Sealer
 from secure_bloom.sbbf.column_type import PHYSICAL_TYPES, ColumnType
 
 DIRECTORY_PART = 1 << 16  #: pages of a part of the directory
+MAX_PAGE = 64 * 1024 * 1024  #: bytes of a sealed page
+_MAX_TAIL = 160 * 1024 * 1024  # bytes; its largest part is the file table
 SUFFIX = ".seg"
 PART_SUFFIX = ".part"
 
@@ -149,6 +151,8 @@ class Segment:
 
     def __init__(self, info: SegmentInfo, sealer: Sealer, read_at: ReadAt):
         self.info, self._sealer, self._read_at = info, sealer, read_at
+        if info.size - info.tail > _MAX_TAIL:
+            raise FormatError("the manifest describes a segment whose tail is too large to read")
         tail = read_at(info.tail, info.size - info.tail)
         if len(tail) < 8 or tail[-4:] != MAGIC:
             raise FormatError("this is not a complete segment of an index")
@@ -229,8 +233,10 @@ class Segment:
 
     def _add_part(self, part: int, module: bytes) -> None:
         data = memoryview(self._open(module, ModuleType.DIRECTORY, part)).cast("B")
-        first = int.from_bytes(data[:8], "little")
-        ends = np.cumsum(np.frombuffer(data, "<u4", offset=8), dtype=np.int64)
+        first, sizes = int.from_bytes(data[:8], "little"), np.frombuffer(data, "<u4", offset=8)
+        if sizes.max(initial=0) > MAX_PAGE:
+            raise FormatError("the directory of a segment names a page that is too large to read")
+        ends = np.cumsum(sizes, dtype=np.int64)
         if not len(MAGIC) <= first <= self._directory - int(ends[-1]):
             raise FormatError("the directory of a segment has invalid offsets")
         self._parts[part] = first + np.append(0, ends)

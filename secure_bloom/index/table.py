@@ -10,7 +10,8 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.index.column_index import ColumnIndex
 from secure_bloom.index.stamps import Stamp, stamps
-from secure_bloom.storage.files import FilePath, read_file, resolve
+from secure_bloom.storage.files import FilePath, resolve
+from secure_bloom.storage.small_files import MAX_MARKER, read_small
 from secure_bloom.storage.visibility import (
     GENERATION,
     STAGING,
@@ -72,7 +73,8 @@ class Table(NamedTuple):
         if set(files_below(self.filesystem, staging, allow_not_found=True)) != {GENERATION}:
             return None
         try:
-            content = read_file(self.filesystem, posixpath.join(staging, GENERATION))
+            content = read_small(self.filesystem, posixpath.join(staging, GENERATION),
+                                 MAX_MARKER)
         except FileNotFoundError:
             return None
         return hashlib.sha256(content).hexdigest()

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError, FormatError
-from secure_bloom.storage.files import read_file
 from secure_bloom.storage.job_folder import REPLACING, JobFolder
+from secure_bloom.storage.small_files import MAX_RECORD, parse_json, read_small
 from secure_bloom.storage.visibility import (
     COMMITTED,
     STAGING,
@@ -51,7 +51,7 @@ class Claim:
     def from_bytes(cls, data: bytes) -> Claim:
         """Parse :meth:`to_bytes`; raises FormatError."""
         try:
-            values = json.loads(data)
+            values = parse_json(data)
             return cls(frozenset(values["files"]), values["folder"])
         except (ValueError, TypeError, KeyError, RecursionError):
             raise FormatError("this is not a valid claim of a job") from None
@@ -101,4 +101,4 @@ def _claims(filesystem: pa_fs.FileSystem, table: str, own: str = "") -> Iterator
         has_ended = staged.keys().isdisjoint((f"{job}/{STARTED}", f"{job}/{COMMITTED}"))
         if marker == REPLACING and job != own and not has_ended:
             with contextlib.suppress(FileNotFoundError):  # the job has just ended
-                yield Claim.from_bytes(read_file(filesystem, info.path))
+                yield Claim.from_bytes(read_small(filesystem, info.path, MAX_RECORD))

@@ -58,10 +58,10 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError, UnsupportedError
 from secure_bloom.storage.batches import Batch, is_committed, note_batch
 from secure_bloom.storage.claims import claim_files, claim_folder
-from secure_bloom.storage.files import read_file
 from secure_bloom.storage.job_folder import COMMITTING, PROCESS, JobFolder
 from secure_bloom.storage.local_files import is_temporary, remove_leftovers
 from secure_bloom.storage.processes import is_dead, this_process
+from secure_bloom.storage.small_files import MAX_MARKER, MAX_RECORD, read_small
 from secure_bloom.storage.summary import CommitSummary, FilterTotals, StagedFile
 from secure_bloom.storage.table_formats import find_table
 from secure_bloom.storage.visibility import (
@@ -335,7 +335,7 @@ class Job(JobFolder):
         """
         path = posixpath.join(self.folder, SUCCESS)
         try:
-            content = read_file(self.filesystem, path)
+            content = read_small(self.filesystem, path, MAX_RECORD)
             self.delete_file(path)
         except FileNotFoundError:
             return None
@@ -442,7 +442,7 @@ class Job(JobFolder):
         if self.filesystem.type_name != "local":
             return False
         try:
-            return is_dead(read_file(self.filesystem, f"{self.staging}/{PROCESS}"))
+            return is_dead(read_small(self.filesystem, f"{self.staging}/{PROCESS}", MAX_MARKER))
         except FileNotFoundError:
             return False
 

@@ -34,7 +34,6 @@ from secure_bloom.storage.versions import (
     FileVersion,
     OpenFile,
     open_file,
-    until_unchanged,
     without_subtree,
 )
 
@@ -272,27 +271,6 @@ def open_output(where: FileTarget, filesystem: pa_fs.FileSystem | None = None, *
     if filesystem.type_name in UPLOADS:
         return _open_upload(filesystem, path)
     return _open_on(filesystem, path)
-
-
-def read_file(filesystem: pa_fs.FileSystem, path: str) -> bytes:
-    """Read a whole small file that may be replaced or removed at any moment.
-
-    Object stores look an object up again for each request. So the size of one version may be
-    followed by bytes of another, or by none.
-
-    Raises
-    ------
-    FileNotFoundError
-        Also if the file is removed while it is read.
-    ChangedMeanwhileError
-        If the file is replaced during each of ten attempts.
-    """
-    def read() -> bytes:
-        source = Source(path, filesystem)
-        with source.file, source.one_version():
-            return bytes(source.read_at(source.size, 0))
-
-    return until_unchanged(read)
 
 
 def write_file(filesystem: pa_fs.FileSystem, path: str, data: bytes) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from secure_bloom.errors import FormatError
 
 _GZIP = b"\x1f\x8b"
-_MAX_SIZE = 256 * 1024 * 1024  #: bytes of a decompressed file
+MAX_SIZE = 256 * 1024 * 1024  #: bytes of a decompressed file
 
 
 def parse_metadata(data: bytes) -> dict[str, Any]:
@@ -22,8 +22,8 @@ def parse_metadata(data: bytes) -> dict[str, Any]:
     """
     try:
         if data.startswith(_GZIP):
-            data = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data, _MAX_SIZE + 1)
-        if len(data) <= _MAX_SIZE and isinstance(metadata := json.loads(data), dict):
+            data = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data, MAX_SIZE + 1)
+        if len(data) <= MAX_SIZE and isinstance(metadata := json.loads(data), dict):
             return metadata
     except (ValueError, RecursionError, zlib.error):
         pass

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import UnsupportedError
+from secure_bloom.errors import FormatError, UnsupportedError
 
 _ACL = "system.posix_acl_access"
 _LONG_NAME = 100  # bytes: longer names are hashed in the names of temporary files
@@ -129,7 +129,7 @@ def walk(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool) \
     while waiting:
         here, above = waiting.pop()
         selector = pa_fs.FileSelector(here, allow_not_found=allow_not_found or len(above) > 1)
-        for info in filesystem.get_file_info(selector):
+        for info in _listed(filesystem, selector):
             try:
                 path = info.path
                 if info.is_file:
@@ -144,9 +144,25 @@ def walk(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool) \
             real = os.path.realpath(path) if os.path.islink(path) \
                 else os.path.join(above[-1], os.path.basename(path))
             if real in above:
+                if _is_hidden_below(path, folder):
+                    continue  # no data file is there
                 raise UnsupportedError("links form a circle: this folder is also above itself; "
                                        "remove the link", file=path)
             waiting.append((path, (*above, real)))
+
+
+def _listed(filesystem: pa_fs.FileSystem, selector: pa_fs.FileSelector) -> list[pa_fs.FileInfo]:
+    try:
+        return filesystem.get_file_info(selector)
+    except OSError as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+            raise
+        raise FormatError("this is not a folder, but a file or a link to itself, where a folder "
+                          "belongs: remove it", file=selector.base_dir) from None
+
+
+def _is_hidden_below(path: str, folder: str) -> bool:
+    return any(part.startswith(("_", ".")) for part in path[len(folder):].split("/"))
 
 
 # --- temporary files -----------------------------------------------------------------------------

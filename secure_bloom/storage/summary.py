@@ -10,7 +10,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.display import Summarized, count, shown
 from secure_bloom.errors import FormatError
-from secure_bloom.storage.files import read_file
+from secure_bloom.storage.small_files import MAX_MARKER, read_small
 from secure_bloom.storage.visibility import SUCCESS
 
 
@@ -80,7 +80,7 @@ def read_summary(filesystem: pa_fs.FileSystem, folder: str) -> CommitSummary:
     FormatError if another program wrote it.
     """
     path = f"{folder.rstrip('/')}/{SUCCESS}"
-    data = read_file(filesystem, path)
+    data = read_small(filesystem, path, MAX_MARKER)
     try:
         return CommitSummary(**json.loads(data))
     except (ValueError, TypeError):

@@ -33,8 +33,15 @@ from typing import Any
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import FormatError, SecureBloomError
-from secure_bloom.storage.files import read_file
 from secure_bloom.storage.local_files import walk
+from secure_bloom.storage.small_files import (
+    MAX_MARKER,
+    MAX_RECORD,
+    check_regular,
+    check_size,
+    parse_json,
+    read_small,
+)
 
 STAGING = "_staging"
 SUCCESS = "_SUCCESS"
@@ -89,7 +96,7 @@ class CommitRecord:
     def from_bytes(cls, data: bytes) -> CommitRecord:
         """Parse :meth:`to_bytes`; raise FormatError unless every path stays below the folder."""
         try:
-            values = json.loads(data)
+            values = parse_json(data)
             if values.pop("version") != 1:
                 raise ValueError("its version is not 1")
             record = cls(**values)
@@ -299,7 +306,7 @@ def _jobs(filesystem: pa_fs.FileSystem, staged: Mapping[str, pa_fs.FileInfo]) \
 def _read_records(filesystem: pa_fs.FileSystem, paths: Mapping[str, str]) \
         -> dict[str, CommitRecord]:
     def read(path: str) -> CommitRecord:
-        data = _read_marker(filesystem, path)
+        data = _read_marker(filesystem, path, MAX_RECORD)
         try:
             return CommitRecord.from_bytes(data)
         except FormatError as error:
@@ -346,24 +353,33 @@ def _staged(filesystem: pa_fs.FileSystem, table: str) -> dict[str, pa_fs.FileInf
 def _generation(filesystem: pa_fs.FileSystem, table: str) -> bytes | None:
     # The content, not the mtime: times may be whole seconds, in which much can happen.
     try:
-        return _read_marker(filesystem, posixpath.join(table, STAGING, GENERATION))
+        return _read_marker(filesystem, posixpath.join(table, STAGING, GENERATION), MAX_MARKER)
     except FileNotFoundError:
         return None
 
 
-def _read_marker(filesystem: pa_fs.FileSystem, path: str) -> bytes:
-    """Read a marker; its content is never replaced by one of another length.
+def _read_marker(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes:
+    """Read a marker of at most so many bytes; it is never replaced by one of another length.
 
     Raises
     ------
     FileNotFoundError
         Also if the marker is removed while it is read.
+    FormatError
+        If it is larger, or not a regular file.
     """
-    with filesystem.open_input_stream(path) as stream:
+    if filesystem.type_name == "local":
+        check_regular(filesystem, path)
+        with filesystem.open_input_file(path) as file:
+            check_size(file.size(), limit, path)
+            return file.read()
+    with filesystem.open_input_stream(path) as stream:  # one request
         try:
-            return stream.read()
+            data = stream.read(limit + 1)
         except OSError:  # an object store fails like this if the marker was removed after opening
-            return read_file(filesystem, path)
+            return read_small(filesystem, path, limit)
+    check_size(len(data), limit, path)
+    return data
 
 
 def _markers(staged: Mapping[str, pa_fs.FileInfo]) -> set[str]:

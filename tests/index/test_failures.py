@@ -1,9 +1,11 @@
 """What fails in the middle of an operation on an index: nothing half-written, no wrong answer."""
 
+import errno
 import os
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
@@ -29,7 +31,7 @@ from secure_bloom.index.table import Table
 from secure_bloom.index.written_hashes import WrittenHashes
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.material import KeyMaterial
-from secure_bloom.storage.files import read_file
+from secure_bloom.storage.small_files import read_small
 from secure_bloom.storage.visibility import GENERATION, STAGING
 from tests.index.helpers import INT64, KMS, LOCAL, build_segment, entry, folder_of, write
 
@@ -70,15 +72,23 @@ def test_pages_outside_of_a_segment_are_refused(tmp_path, monkeypatch):
             segment._add_part(0, b"")
 
 
-def test_a_disk_that_fails_is_not_a_missing_segment(tmp_path):
+def test_a_disk_that_fails_is_not_a_missing_segment(tmp_path, monkeypatch):
     """Else a lookup would read the index again and again."""
     stored, info = folder_of(tmp_path), build_segment(tmp_path, KEY, [[[1, 2]]]).info
     path = tmp_path / "_index" / "ssn" / info.name
-    path.mkdir(parents=True)  # exists, and cannot be read
-    with pytest.raises(OSError) as caught:
+    path.mkdir(parents=True)
+    with pytest.raises(FormatError, match="not a regular file"):
         stored.open_segment(info)
-    assert not isinstance(caught.value, ChangedMeanwhileError)
     path.rmdir()
+    path.touch()
+
+    def failing(path):
+        raise OSError(errno.EIO, "the disk fails")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="disk fails"):
+        patch.setattr(pa, "OSFile", failing)
+        stored.open_segment(info)
+    path.unlink()
     with pytest.raises(ChangedMeanwhileError, match="missing"):
         stored.open_segment(info)
 
@@ -108,11 +118,11 @@ def test_a_file_that_disappears_while_it_is_created_was_not_created(monkeypatch)
     memory = MemoryFileSystem()
     filesystem = pa_fs.PyFileSystem(pa_fs.FSSpecHandler(memory))
 
-    def removing(filesystem, path):
+    def removing(filesystem, path, limit):
         memory.rm(path)
-        return read_file(filesystem, path)
+        return read_small(filesystem, path, limit)
 
-    monkeypatch.setattr(exclusive_files, "read_file", removing)
+    monkeypatch.setattr(exclusive_files, "read_small", removing)
     with pytest.raises(FileExistsError, match="another writer"):
         exclusive_files.create_exclusively(filesystem, "/created/m", b"data")
 
@@ -160,10 +170,10 @@ def test_a_generation_that_disappears_while_it_is_read_is_unknown(tmp_path, monk
     table = Table(LOCAL, str(tmp_path))
     assert table.generation() is not None
 
-    def gone(filesystem, path):
+    def gone(filesystem, path, limit):
         raise FileNotFoundError(path)
 
-    monkeypatch.setattr("secure_bloom.index.table.read_file", gone)
+    monkeypatch.setattr("secure_bloom.index.table.read_small", gone)
     assert table.generation() is None
 
 

@@ -13,19 +13,12 @@ from tests.soak.checks.adversary.player import Player
 
 pytestmark = pytest.mark.slow
 
-#: these still succeed; the soak check finds them as well
-_OPEN = {"two files exchanged", "a file replaced by a padded one", "a pipe as generation",
-         "a pipe as a segment", "a huge generation", "many huge manifests",
-         "a manifest of arrays", "a bomb in a segment", "a file named _index",
-         "a file named _staging", "a folder named generation"}
-
-
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     return usual_table(tmp_path_factory.mktemp("adversary") / "lake")
 
 
-@pytest.mark.parametrize("name", [name for name in ATTACKS if name not in _OPEN])
+@pytest.mark.parametrize("name", ATTACKS)
 def test_no_reader_is_wrong_after(name, table, tmp_path):
     attack(table, name, tmp_path / "outside")
 

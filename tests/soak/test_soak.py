@@ -18,7 +18,7 @@ from tests.soak.runner import Tried, load, run, save, try_seed
 
 _SEEDS = {"false_negatives": 3, "false_positives": 20, "tampering": 5, "swaps": 5,
           "hostile_bytes": 5, "crashes": 4, "storage_faults": 3, "concurrency": 1,
-          "adversary": 0}  # until what it finds is repaired; see also test_adversary
+          "adversary": 1}
 _ON_A_STORE = 5  # a seed of storage_faults with which it uses S3
 
 

@@ -9,10 +9,11 @@ import pytest
 
 from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError
 from secure_bloom.storage import processes, rewrite, visibility
-from secure_bloom.storage.files import Source, read_file, write_file
+from secure_bloom.storage.files import Source, write_file
 from secure_bloom.storage.local_files import temporary_name
 from secure_bloom.storage.many_files import each_file
 from secure_bloom.storage.rewrite import Kept, Rewrite, Zeros, remove_leftovers_of
+from secure_bloom.storage.small_files import read_small
 from secure_bloom.storage.table_formats import Table, first_table, folders_above
 from secure_bloom.storage.versions import _nanoseconds, open_file
 from secure_bloom.storage.visibility import read_jobs, visible_files
@@ -180,19 +181,20 @@ class BrokenStream:
     def __exit__(self, *_):
         pass
 
-    def read(self):
+    def read(self, size):
         raise OSError("the object is gone")
 
 
 @pytest.mark.parametrize("exists", [True, False])
 def test_a_marker_that_cannot_be_read_to_its_end_is_read_again(tmp_path, monkeypatch, exists):
-    monkeypatch.setattr(visibility, "read_file", lambda filesystem, path: read_file(LOCAL, path))
+    monkeypatch.setattr(visibility, "read_small",
+                        lambda filesystem, path, limit: read_small(LOCAL, path, limit))
     path = tmp_path / "marker"
     if exists:
         path.write_bytes(b"content")
-    broken = SimpleNamespace(open_input_stream=lambda path: BrokenStream())
+    broken = SimpleNamespace(type_name="s3", open_input_stream=lambda path: BrokenStream())
     if exists:
-        assert visibility._read_marker(broken, str(path)) == b"content"
+        assert visibility._read_marker(broken, str(path), 100) == b"content"
     else:
         with pytest.raises(FileNotFoundError):
-            visibility._read_marker(broken, str(path))
+            visibility._read_marker(broken, str(path), 100)

@@ -1,0 +1,95 @@
+"""Files of protocols, which are read whole: markers, records, manifests.
+
+Anyone who can write to a folder can put something else in their place. So only regular files are
+read, and only up to a size that is known beforehand.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from typing import Any
+
+import pyarrow.fs as pa_fs
+
+from secure_bloom.errors import FormatError
+from secure_bloom.storage.files import Source
+from secure_bloom.storage.versions import until_unchanged, without_subtree
+
+MAX_MARKER = 64 * 1024  #: bytes of a marker
+MAX_RECORD = 128 * 1024 * 1024  #: bytes of a file that lists others
+MAX_CONTAINERS, MAX_ITEMS = 2_000_000, 8_000_000  #: of JSON, in one file
+
+_NO_FILE = "it is not a regular file, so it is not what its name says: remove it"
+
+
+def read_small(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes:
+    """Read a whole file that may be replaced or removed at any moment.
+
+    Parameters
+    ----------
+    filesystem : pyarrow.fs.FileSystem
+    path : str
+    limit : int
+        Bytes that the file may have at most.
+
+    Raises
+    ------
+    FileNotFoundError
+        Also if the file is removed while it is read.
+    FormatError
+        If it is larger, or not a regular file.
+    ChangedMeanwhileError
+        If the file is replaced during each of ten attempts.
+    """
+    check_regular(filesystem, path)
+
+    def read() -> bytes:
+        # Object stores look an object up again for each request. So the size of one version may be
+        # followed by bytes of another, or by none.
+        source = Source(path, filesystem)
+        with source.file, source.one_version():
+            check_size(source.size, limit, path)
+            return bytes(source.read_at(source.size, 0))
+
+    return until_unchanged(read)
+
+
+def check_regular(filesystem: pa_fs.FileSystem, path: str) -> None:
+    """Raise FormatError if a local path is a pipe, a folder or similar, which opening might hang.
+
+    Raises FileNotFoundError if there is nothing.
+    """
+    base, own = without_subtree(filesystem, path)
+    if base.type_name != "local":
+        return
+    try:
+        mode = os.stat(own).st_mode
+    except NotADirectoryError:
+        raise FormatError("a part of this path is a file, not a folder: remove it",
+                          file=path) from None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise FormatError(_NO_FILE, file=path) from None
+        raise
+    if not stat.S_ISREG(mode):
+        raise FormatError(_NO_FILE, file=path)
+
+
+def check_size(size: int, limit: int, path: str) -> None:
+    """Raise FormatError if a file has more bytes than may be read."""
+    if size > limit:
+        raise FormatError(f"it has {size:,} bytes, but at most {limit:,} are read: it is not what "
+                          "its name says", file=path)
+
+
+def parse_json(data: bytes, containers: int = MAX_CONTAINERS, items: int = MAX_ITEMS) -> Any:
+    """Parse JSON whose objects take bounded memory.
+
+    Raises FormatError if it has more lists and objects, or commas; ValueError; RecursionError.
+    """
+    if data.count(b"[") + data.count(b"{") > containers or data.count(b",") > items:
+        raise FormatError("it has too many values to be what its name says")
+    return json.loads(data)
