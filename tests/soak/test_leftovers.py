@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from secure_bloom import writer
 from secure_bloom.arrow.views import filtered
 from secure_bloom.datasets import lookup
 from secure_bloom.erasing import leftover_search, rows, search
@@ -27,13 +28,14 @@ def _none(*arguments):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("disabled", [
+    [(writer, "compact_dictionaries", _as_they_are)],
     [(rows, "compact_dictionaries", _as_they_are)],
     [(search, "erased_in_dictionaries", lambda *arguments: ([], 0))],
     [(leftover_search, "groups_with_removed", _none)],
     [(lookup, "filtered_rows", lambda batch, mask, _: filtered(batch, mask))],
     [(compaction, "vacuum", _no_vacuum)]], ids=[
-    "rewritten row groups", "dictionaries of the column", "dictionaries of others", "find",
-    "index"])
+    "files that are written", "rewritten row groups", "dictionaries of the column",
+    "dictionaries of others", "find", "index"])
 def test_the_check_fails_without(disabled, monkeypatch):
     for module, name, replacement in disabled:
         monkeypatch.setattr(module, name, replacement)

@@ -45,6 +45,11 @@ def _try(case: Case) -> None:
 
 
 def _play(case: Case, lake: Lake, person: Path) -> None:
+    unordered = {token for one in lake.columns.values() for token in one.tokens
+                 if one.by_dictionary != "ordered"}
+    for number, (writer, rows) in enumerate(zip(lake.writers, lake.of_files, strict=True)):
+        if writer == "ours":
+            _search(lake.folder / f"{number}.parquet", unordered - lake.tokens(rows))
     has_index = set(lake.writers) == {"ours"}
     if has_index:
         age(lake.folder)

@@ -87,6 +87,7 @@ class Lake:
     columns: dict[str, Column]
     rows: list[dict[str, int]] = field(default_factory=list)
     writers: list[str] = field(default_factory=list)
+    of_files: list[list[dict[str, int]]] = field(default_factory=list)
 
     @classmethod
     def write(cls, case: Case, folder: Path) -> Lake:
@@ -105,6 +106,7 @@ class Lake:
             name = case.random.choice(family)
             WRITERS[name](case, table, folder / f"{number}.parquet")
             lake.writers.append(name)
+            lake.of_files.append(rows)
             lake.rows += rows
         return lake
 
