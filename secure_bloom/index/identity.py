@@ -16,6 +16,7 @@ from secure_bloom.errors import NO_KEY, FileError, KeyRetrievalError, Unsupporte
 from secure_bloom.index.column_index import ColumnIndex
 from secure_bloom.index.column_keys import UNENCRYPTED, master_keys
 from secure_bloom.index.file_table import footer_digest
+from secure_bloom.index.stamps import stamp
 from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NoKeys
@@ -110,11 +111,21 @@ def _has_values(index: ColumnIndex, path: str, kms: CachedKms | NoKeys | None) -
             ParquetFile(Source(table.full_path(path), table.filesystem), kms) as file:
         found = _keys_of(file, index.column)
         if not found <= allowed_keys(index):
+            if _is_replaced(index, table, path):
+                return None
             raise UnsupportedError(_DOES_NOT_FIT, file=file.name, column=index.column)
         return bool(found)
     return None
 
 
+def _is_replaced(index: ColumnIndex, table: Table, path: str) -> bool:
+    """Whether a file is no longer the one that the index covers, as while keys are rotated."""
+    if table.filesystem.type_name != "local":
+        return False  # a store may tell another time than in its listing
+    info = table.filesystem.get_file_info(table.full_path(path))
+    return (path, stamp(table.filesystem, info)) not in index.places
+
+
 _DOES_NOT_FIT = "this file has the column under another master key than the index that covers " \
-                "it, or its index has no encryption; anyone may have made such an index: " \
-                "delete it, and build it again"
+                "it, or its index has no encryption. If keys are being rotated, rotate both; " \
+                "otherwise, anyone may have made such an index: delete it, and build it again"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow.fs as pa_fs
 
 from secure_bloom.display import Summarized, choices, listed, names
-from secure_bloom.errors import ColumnError, KeyNotFoundError, UnsupportedError
+from secure_bloom.errors import ColumnError, IndexWarning, KeyNotFoundError, UnsupportedError
 from secure_bloom.index import compaction
 from secure_bloom.index.building import BUDGET
-from secure_bloom.index.column_index import ColumnIndex, open_column, with_newest
+from secure_bloom.index.column_index import ColumnIndex, Coverage, open_column, with_newest
 from secure_bloom.index.folder import IndexFolder, indexed_columns
 from secure_bloom.index.identity import check_sample
 from secure_bloom.index.inspection import IndexInfo, inspect_index
@@ -157,8 +158,12 @@ class Index(Summarized):
             If the master key of the column is missing, denied or wrong.
         AuthenticationError, FormatError
             If the index was changed, or is damaged; with the name of the file.
-        UnsupportedError
-            If files have the column under another master key than the index.
+
+        Warns
+        -----
+        IndexWarning
+            If a file has the column under another master key than the index, as while keys are
+            rotated, or if somebody put the index there. Then it covers no file.
         """
         if isinstance(values, Iterator):
             values = list(values)  # the lookup may be tried again
@@ -166,7 +171,11 @@ class Index(Summarized):
         def look_up_newest() -> Lookup:
             index = self.column(column)
             coverage = index.coverage(listing_for(self._table, index))
-            check_sample(index, coverage.places.keys(), self._kms or NO_KEYS)
+            try:
+                check_sample(index, coverage.places.keys(), self._kms or NO_KEYS)
+            except UnsupportedError as error:
+                warnings.warn(IndexWarning(f"the index covers no file: {error}"), stacklevel=3)
+                coverage = Coverage({}, sorted([*coverage.places, *coverage.uncovered]))
             return look_up(index, coverage, values)
 
         return with_newest(look_up_newest)
