@@ -303,9 +303,10 @@ def test_a_file_that_a_job_has_replaced_stays_invisible(tmp_path):
     old, new = (written(tmp_path / "day=1" / f"{name}.parquet") for name in ("old", "new"))
     [info] = [info for info in filesystem.get_file_info(pa_fs.FileSelector(str(old.parent)))
               if info.path == str(old)]
-    (tmp_path / "_staging" / "job").mkdir(parents=True)
+    job = tmp_path / "_staging" / ("0" * 32)
+    job.mkdir(parents=True)
     record = CommitRecord(["day=1/new.parquet"], {"day=1/old.parquet": signature(info)})
-    (tmp_path / "_staging" / "job" / "committed").write_bytes(record.to_bytes())
+    (job / "committed").write_bytes(record.to_bytes())
     assert "changed in the meantime" in attach(old, {"ssn": True}, KMS).failed[str(old)]
     assert attach(new, {"ssn": True}, KMS).changed
     assert data_files(filesystem, str(tmp_path)) == [str(new)]
