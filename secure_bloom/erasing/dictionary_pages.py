@@ -116,11 +116,8 @@ def _dictionary_page(file: ParquetFile, chunk: ColumnChunk) -> _Page | None:
     body = first[size:size + stored]
     if len(body) < stored:
         body = file.read_at(stored, start + size)
-    if chunk.cipher is not None:
-        algorithm = file.footer.algorithm
-        by_gcm = algorithm is not None and algorithm.authenticates_pages
-        body = chunk.cipher.decrypt(body, chunk.aad(ModuleType.DICTIONARY_PAGE)) if by_gcm \
-            else chunk.cipher.decrypt_page(body)
+    if (modules := chunk.modules) is not None:
+        body = modules.decrypt(body, ModuleType.DICTIONARY_PAGE)
     details = header.get(_DICTIONARY_HEADER)
     found = thrift.decode(details, {})[0] if isinstance(details, bytes) else Struct()
     num_values = found.get_int(1)

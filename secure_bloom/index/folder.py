@@ -27,7 +27,7 @@ from secure_bloom.index.manifest import Manifest, StoredManifest
 from secure_bloom.index.segment import ReadAt, SegmentInfo
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.storage.files import make_folder, write_file
-from secure_bloom.storage.small_files import check_regular, check_size
+from secure_bloom.storage.small_files import check_regular, read_constant
 
 INDEX = "_index"
 MANIFEST = ".manifest"  #: suffix of manifests
@@ -114,10 +114,7 @@ class IndexFolder:
         return None, is_gone
 
     def _read_manifest(self, path: str) -> bytes:
-        check_regular(self.filesystem, path)
-        with self.filesystem.open_input_file(path) as file:  # which never changes
-            check_size(file.size(), MAX_MANIFEST, path)
-            return file.read(file.size())
+        return read_constant(self.filesystem, path, MAX_MANIFEST)
 
     def _opened(self, stored: StoredManifest | None, kms: CachedKms | None) -> Manifest | None:
         if stored is None:

@@ -57,6 +57,15 @@ def read_small(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes:
     return until_unchanged(read)
 
 
+def read_constant(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes:
+    """Read a whole file that may be removed, but is never replaced; see :func:`read_small`."""
+    check_regular(filesystem, path)
+    with filesystem.open_input_file(path) as file:
+        size = file.size()
+        check_size(size, limit, path)
+        return file.read(size)
+
+
 def check_regular(filesystem: pa_fs.FileSystem, path: str) -> None:
     """Raise FormatError if a local path is a pipe, a folder or similar, which opening might hang.
 

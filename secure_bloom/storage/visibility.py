@@ -37,9 +37,9 @@ from secure_bloom.storage.local_files import walk
 from secure_bloom.storage.small_files import (
     MAX_MARKER,
     MAX_RECORD,
-    check_regular,
     check_size,
     parse_json,
+    read_constant,
     read_small,
 )
 
@@ -369,10 +369,7 @@ def _read_marker(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes:
         If it is larger, or not a regular file.
     """
     if filesystem.type_name == "local":
-        check_regular(filesystem, path)
-        with filesystem.open_input_file(path) as file:
-            check_size(file.size(), limit, path)
-            return file.read()
+        return read_constant(filesystem, path, limit)
     with filesystem.open_input_stream(path) as stream:  # one request
         try:
             data = stream.read(limit + 1)
