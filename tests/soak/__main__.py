@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.soak.checks import CHECKS
-from tests.soak.report import write_page
+from tests.soak.report import STATE, write_page
 from tests.soak.runner import CASE_SECONDS, Tried, load, run, save, try_seed
 
 _PACKAGES = "numpy", "pyarrow", "cryptography"
@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--case-seconds", type=float, default=CASE_SECONDS,
                         help="of a case that has no end of its own, such as of concurrency")
-    parser.add_argument("--state", type=Path, default=Path("build/soak.json"),
+    parser.add_argument("--state", type=Path, default=STATE,
                         help="what was tried; a new run adds to it")
     parser.add_argument("--repeat", metavar="CHECK:SEED", help="try one case again")
     parser.add_argument("--docs", action="store_true", help="write docs/reliability.md")
