@@ -27,6 +27,7 @@ from secure_bloom.index.manifest import Manifest, StoredManifest
 from secure_bloom.index.segment import ReadAt, SegmentInfo
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.storage.files import make_folder, write_file
+from secure_bloom.storage.local_files import list_folder
 from secure_bloom.storage.small_files import check_regular, read_constant
 
 INDEX = "_index"
@@ -156,7 +157,8 @@ class IndexFolder:
 
     def infos(self) -> list[pa_fs.FileInfo]:
         """List the files."""
-        found = self.filesystem.get_file_info(pa_fs.FileSelector(self.path, allow_not_found=True))
+        selector = pa_fs.FileSelector(self.path, allow_not_found=True)
+        found = list_folder(self.filesystem, selector)
         return [info for info in found if info.type == pa_fs.FileType.File]
 
     def now_ns(self) -> int | None:

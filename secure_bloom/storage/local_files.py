@@ -129,7 +129,7 @@ def walk(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool) \
     while waiting:
         here, above = waiting.pop()
         selector = pa_fs.FileSelector(here, allow_not_found=allow_not_found or len(above) > 1)
-        for info in _listed(filesystem, selector):
+        for info in list_folder(filesystem, selector):
             try:
                 path = info.path
                 if info.is_file:
@@ -151,7 +151,9 @@ def walk(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool) \
             waiting.append((path, (*above, real)))
 
 
-def _listed(filesystem: pa_fs.FileSystem, selector: pa_fs.FileSelector) -> list[pa_fs.FileInfo]:
+def list_folder(filesystem: pa_fs.FileSystem, selector: pa_fs.FileSelector) \
+        -> list[pa_fs.FileInfo]:
+    """List a folder; raise FormatError if something else is in its place."""
     try:
         return filesystem.get_file_info(selector)
     except OSError as error:

@@ -110,6 +110,11 @@ def _file_instead_of_folder(name: str) -> Callable[[Player], None]:
     return plant
 
 
+def _file_instead_of_a_column(player: Player) -> None:
+    player.make_room("_index/note/x")  # else there is no index at all
+    _file_instead_of_folder("_index/ssn")(player)
+
+
 def _folder_instead_of_file(player: Player) -> None:
     player.remove(_GENERATION)
     player.make_room(f"{_GENERATION}/x")
@@ -136,6 +141,7 @@ ATTACKS: dict[str, Callable[[Player], object]] = {
     "a manifest of arrays": _arrays,
     "a bomb in a segment": plant_bomb,
     "a file named _index": _file_instead_of_folder("_index"),
+    "a file named as a column of the index": _file_instead_of_a_column,
     "a file named _staging": _file_instead_of_folder("_staging"),
     "a folder named generation": _folder_instead_of_file,
 }
