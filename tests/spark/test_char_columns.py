@@ -12,6 +12,7 @@ import secure_bloom
 import secure_bloom.spark
 from secure_bloom import EncryptionConfiguration
 from secure_bloom.arrow.char_columns import ROW_METADATA
+from secure_bloom.spark import erasing
 from secure_bloom.spark.options.row_filters import checked, condition
 from tests.spark.helpers import uses_spark
 
@@ -105,3 +106,13 @@ def test_find_and_erase_compare_as_sql_does(files, keyring):
     assert [one.found for one in result.values] == [1 * known, 1 * known, 0]
     left = secure_bloom.read_table(path, keyring)["id"].to_pylist()
     assert sorted(left) == ([1, 2, 3, 4] if known else [0, 1, 2, 3, 4, 5])
+
+
+def test_tasks_erase_as_the_files_of_other_tasks_say(spark, table, tmp_path, monkeypatch):
+    """Only the first file says that the column is CHAR(11)."""
+    secure_bloom.spark.write(table.where("id = 5").coalesce(1), tmp_path, plaintext=True)
+    secure_bloom.write_table(pa.table({"id": [0], "ssn": ["078-05".ljust(11)]}),
+                             tmp_path / "x.parquet")
+    monkeypatch.setattr(erasing, "_FILES_PER_TASK", 1)
+    result = secure_bloom.spark.erase(spark, tmp_path, "ssn", ["078-05"], max_share=1)
+    assert (result.rows_removed, result.is_complete) == (1, True)
