@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -10,7 +9,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.display import Summarized, count, shown
 from secure_bloom.errors import FormatError
-from secure_bloom.storage.small_files import MAX_MARKER, read_small
+from secure_bloom.storage.small_files import MAX_MARKER, parse_json, read_small
 from secure_bloom.storage.visibility import SUCCESS
 
 
@@ -82,6 +81,6 @@ def read_summary(filesystem: pa_fs.FileSystem, folder: str) -> CommitSummary:
     path = f"{folder.rstrip('/')}/{SUCCESS}"
     data = read_small(filesystem, path, MAX_MARKER)
     try:
-        return CommitSummary(**json.loads(data))
-    except (ValueError, TypeError):
+        return CommitSummary(**parse_json(data))
+    except (FormatError, ValueError, TypeError, RecursionError):
         raise FormatError("this is not a secure_parquet commit summary", file=path) from None

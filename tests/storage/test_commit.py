@@ -252,7 +252,7 @@ def test_the_summary_is_logged_and_can_be_read(store, caplog):
 def test_no_summary(local):
     with pytest.raises(FileNotFoundError):
         last_commit(local.folder)
-    for content in (b"", b"[]", b"{}"):
+    for content in (b"", b"[]", b"{}", b"[" * 60_000):
         write_file(local.filesystem, f"{local.folder}/_SUCCESS", content)
         with pytest.raises(FormatError, match="not a secure_parquet commit summary"):
             last_commit(local.folder)
