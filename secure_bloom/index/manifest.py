@@ -199,8 +199,9 @@ class StoredManifest:
         except (RecursionError, FormatError):
             raise FormatError("the manifest of the index is malformed") from None
         if not isinstance(fields, dict) or fields.get("format") != FORMAT:
-            raise UnsupportedError("the manifest of the index has an unknown format; a newer "
-                                   "secure_bloom may have written it")
+            raise UnsupportedError("the manifest of the index has an unknown format: another "
+                                   "version of secure_bloom wrote it; delete the index and build "
+                                   "it again")
         try:
             return cls._of(fields, version)
         except (ValueError, TypeError, KeyError, KeyRetrievalError):

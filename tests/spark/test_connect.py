@@ -72,7 +72,7 @@ def refused(write, message):
 
 spark.conf.unset("spark.datasource.secure_parquet.policy")
 secure_bloom.spark.register(spark)
-refused(days, "Spark Connect does not tell")  # perhaps the session is in dynamic mode
+refused(days, "the data source does not see")  # perhaps the session is in dynamic mode
 days(partitionOverwriteMode="static")
 spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
 refused(lambda: secure_bloom.spark.write(

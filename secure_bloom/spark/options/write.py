@@ -85,13 +85,12 @@ class WriteOptions:
         """Raise UnsupportedError if an overwrite of a folder may be meant for some partitions."""
         if not self.partition_by or self.overwrite_mode == "static":
             return
-        setting = "option partitionOverwriteMode"
-        what = "dynamic overwrite is not supported: the overwrite would replace the whole folder" \
-            if self.overwrite_mode else "Spark Connect does not tell the data source whether " \
+        why = "dynamic overwrite is not supported" if self.overwrite_mode else \
+            "with Spark Connect, the data source does not see whether " \
             "spark.sql.sources.partitionOverwriteMode is dynamic, which is not supported"
-        raise UnsupportedError(f"{what}, not only the partitions that are written. To replace the "
-                               f"whole folder, set {setting} to static; to replace partitions, "
-                               "overwrite the folder of each one", file=folder)
+        raise UnsupportedError(f"{why}. To replace the whole folder, set option "
+                               "partitionOverwriteMode to static; to replace some partitions, "
+                               "overwrite the folder of each", file=folder)
 
     def key_encryption_keys(self) -> KeyEncryptionKeys | None:
         """Return the keys with which tasks wrap their data keys; None if tasks use the KMS."""
