@@ -99,10 +99,6 @@ def _sparse(size: int, *paths: str) -> Callable[[Player], None]:
     return plant
 
 
-def _arrays(player: Player) -> None:
-    player.write("_index/ssn/000000000090.manifest", b"[" + b"[]," * (20 << 20) + b"[]]")
-
-
 def _file_instead_of_folder(name: str) -> Callable[[Player], None]:
     def plant(player: Player) -> None:
         player.remove(name)
@@ -138,7 +134,6 @@ ATTACKS: dict[str, Callable[[Player], object]] = {
     "a huge generation": _sparse(7 << 30, _GENERATION),
     "many huge manifests": _sparse(250 << 20, *(f"_index/ssn/{number:012}.manifest"
                                                 for number in range(90, 390))),
-    "a manifest of arrays": _arrays,
     "a bomb in a segment": plant_bomb,
     "a file named _index": _file_instead_of_folder("_index"),
     "a file named as a column of the index": _file_instead_of_a_column,
