@@ -5,6 +5,8 @@ Column names come from files, so they may be very long, or contain terminal esca
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
@@ -135,3 +137,11 @@ def _line(tag: str, cells: Sequence[object]) -> str:
 def _cell(value: object, limit: int = MAX_NAME) -> str:
     from html import escape  # which a lookup does not need
     return escape(shown("" if value is None else str(value), limit))
+
+
+def warn(warning: Warning) -> None:
+    """Issue a warning, at the line outside of this package from which it was reached."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("secure_bloom."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(warning, stacklevel=level)

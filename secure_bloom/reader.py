@@ -495,7 +495,7 @@ class ParquetFile(Summarized):
         if row_filter is not None:
             self.check_filtered(row_filter.columns)
         masked = self.masked_columns(columns)
-        masking.warn(dict.fromkeys(masked, 1), self.name)
+        masking.warn_of_missing_keys(dict.fromkeys(masked, 1), self.name)
         return row_filter, masked
 
     def _row_filter(self, filters: Filters) -> RowFilter:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Iterable, Mapping
 from threading import Lock
 from typing import Literal, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from secure_bloom.display import count, listed
+from secure_bloom.display import count, listed, warn
 from secure_bloom.errors import ColumnError, MissingKeyWarning
 
 #: what happens to columns whose key the reader does not have
@@ -83,7 +82,7 @@ def check_writable(schema: pa.Schema) -> None:
                           column=name)
 
 
-def warn(num_files: Mapping[str, int], name: str) -> None:
+def warn_of_missing_keys(num_files: Mapping[str, int], name: str) -> None:
     """Warn that columns are masked, once in a process for the same columns.
 
     Parameters
@@ -99,11 +98,10 @@ def warn(num_files: Mapping[str, int], name: str) -> None:
             return
         _warned.add(columns)
     try:
-        warnings.warn(f"{name}: the keys of {count(len(columns), 'column')} are missing, so the "
-                      "values are null: " + listed(
-                          [f"{column} (in {count(number, 'file')})"
-                           for column, number in num_files.items()]),
-                      MissingKeyWarning, stacklevel=2)
+        warn(MissingKeyWarning(
+            f"{name}: the keys of {count(len(columns), 'column')} are missing, so the values are "
+            "null: " + listed([f"{column} (in {count(number, 'file')})"
+                               for column, number in num_files.items()])))
     except MissingKeyWarning:
         with _lock:
             _warned.discard(columns)  # warnings are errors here: each read raises it

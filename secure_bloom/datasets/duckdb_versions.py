@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-import warnings
+
+from secure_bloom.display import warn
 
 _has_warned = False
 
@@ -17,5 +18,5 @@ def warn_of_old_duckdb() -> None:
     if _has_warned or major is None or int(major[1]) >= 2:
         return
     _has_warned = True
-    warnings.warn(f"DuckDB {version} reads decimals of pyarrow data sets wrong, and loses NaN in "
-                  "filters; use DuckDB 2.0 or newer", UserWarning, stacklevel=3)
+    warn(UserWarning(f"DuckDB {version} reads decimals of pyarrow data sets wrong, and loses NaN "
+                     "in filters; use DuckDB 2.0 or newer"))

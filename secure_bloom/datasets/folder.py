@@ -116,7 +116,7 @@ def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,
         rest = kept[len(tables):]
         tables += [read_rows(query, rest[start:start + _OPEN_FILES], schema, pool.map)
                    for start in range(0, len(rest), _OPEN_FILES)]
-        masking.warn(masked, folder)
+        masking.warn_of_missing_keys(masked, folder)
         return pa.concat_tables(tables or [to_table([], schema, columns, query.row_filter(schema))])
 
 

@@ -13,7 +13,7 @@ from secure_bloom.arrow.char_columns import common_length, length_in_file, padde
 from secure_bloom.arrow.decryption import SharedDecryption
 from secure_bloom.arrow.dictionaries import filtered_rows, nothing
 from secure_bloom.arrow.few_row_groups import FilePart
-from secure_bloom.arrow.masking import OnMissingKey, is_masking, masked_schema, warn
+from secure_bloom.arrow.masking import OnMissingKey, is_masking, masked_schema, warn_of_missing_keys
 from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.datasets.dataset_file import (
@@ -379,7 +379,7 @@ class MatchingRows:
         with pool_for(search.access.filesystem) as pool:
             found = find_masked(search.files, self._filters,
                                 [name for name in columns if name not in compared], [], each)
-        warn(found.num_files, count(search.num_files, "file"))
+        warn_of_missing_keys(found.num_files, count(search.num_files, "file"))
         return found
 
     def _look(self, scan: Scan, file: DatasetFile) -> Any:

@@ -180,7 +180,7 @@ class Scanner(Summarized):
         with pool_for(access.filesystem) as pool:
             found = find_masked(self._files, self._row_group_filters, candidates, computed,
                                 pool.map)
-        masking.warn(found.num_files, count(len(self._files), "file"))
+        masking.warn_of_missing_keys(found.num_files, count(len(self._files), "file"))
         return found
 
     def _batches(self, scan: Scan) -> Iterator[pa.RecordBatch]:

@@ -340,7 +340,7 @@ def _files(job: Job, schema: pa.Schema, partition_by: tuple[str, ...],
     encryption = resolve_columns(encryption, leaves)
     if given is not None:
         check_encryption(rules, encryption, leaves)
-        warn_of_unused_rules(rules, leaves, job.folder, partition_by, stacklevel=3)
+        warn_of_unused_rules(rules, leaves, job.folder, partition_by)
     files = _Files(job, schema, leaves, partition_by, given,
                    normalize_options(bloom_filters, filterable_paths(leaves)), encryption,
                    *_wrapping(encryption, keys), writer_options)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.display import Summarized, choices, listed, names
+from secure_bloom.display import Summarized, choices, listed, names, warn
 from secure_bloom.errors import ColumnError, IndexWarning, KeyNotFoundError, UnsupportedError
 from secure_bloom.index import compaction
 from secure_bloom.index.building import BUDGET
@@ -174,7 +173,7 @@ class Index(Summarized):
             try:
                 check_sample(index, coverage.places.keys(), self._kms or NO_KEYS)
             except UnsupportedError as error:
-                warnings.warn(IndexWarning(f"the index covers no file: {error}"), stacklevel=3)
+                warn(IndexWarning(f"the index covers no file: {error}"))
                 coverage = Coverage({}, sorted([*coverage.places, *coverage.uncovered]))
             return look_up(index, coverage, values)
 

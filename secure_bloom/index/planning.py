@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -11,6 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
+from secure_bloom.display import warn
 from secure_bloom.errors import (
     KMS_FAULTS,
     NO_KEY,
@@ -178,13 +178,8 @@ class FolderIndexes:
 
     def check(self, index: ColumnIndex, coverage: Coverage) -> bool:
         """Whether an index may be used, according to some of the files that it covers."""
-        if self.opens_all:
-            return True
-        def is_checked() -> bool:
-            check_sample(index, coverage.places.keys(), self._kms or NO_KEYS)
-            return True
-
-        return self.attempt(index.column, is_checked) or False
+        return self.opens_all or self.attempt(index.column, lambda: check_sample(
+            index, coverage.places.keys(), self._kms or NO_KEYS)) or False
 
     def identify(self, file: ParquetFile) -> Identity:
         """Return what an open file shows, to compare with :meth:`ListedIndexes.identity`."""
@@ -203,8 +198,8 @@ class FolderIndexes:
             if self._is_required:
                 raise
             if not isinstance(error, (*NO_KEY, *KMS_FAULTS, ChangedMeanwhileError)):
-                warnings.warn(IndexWarning(f"the index of column {column!r} in {self.table.path} "
-                                           f"is not used: {error}"), stacklevel=2)
+                warn(IndexWarning(f"the index of column {column!r} in {self.table.path} is not "
+                                  f"used: {error}"))
             return None
 
 

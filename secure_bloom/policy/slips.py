@@ -7,10 +7,9 @@ encryption, and calls :func:`warn_of_unused_rules`.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 
-from secure_bloom.display import shown, similar_name
+from secure_bloom.display import shown, similar_name, warn
 from secure_bloom.errors import PolicyError, PolicyWarning
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.policy.policy import Policy
@@ -45,7 +44,7 @@ def check_plaintext(policy: Policy, leaves: Sequence[LeafColumn]) -> None:
 
 
 def warn_of_unused_rules(policy: Policy, leaves: Sequence[LeafColumn], where: str,
-                         partition_by: Iterable[str] = (), *, stacklevel: int = 2) -> None:
+                         partition_by: Iterable[str] = ()) -> None:
     """Warn of the rules that match no column of a file or folder.
 
     Parameters
@@ -56,14 +55,11 @@ def warn_of_unused_rules(policy: Policy, leaves: Sequence[LeafColumn], where: st
         Name of the file or folder.
     partition_by : iterable of str
         Columns whose values are part of paths.
-    stacklevel : int
-        As in :func:`warnings.warn`, seen from the caller.
     """
     unused = unused_rules(policy, leaves, partition_by)
     if unused:
-        warnings.warn(f"{where}: no column matches {_listed(unused, leaves)} of the policy; "
-                      "correct the policy if a name is misspelt", PolicyWarning,
-                      stacklevel=stacklevel + 1)
+        warn(PolicyWarning(f"{where}: no column matches {_listed(unused, leaves)} of the policy; "
+                           "correct the policy if a name is misspelt"))
 
 
 class RuleUsage:

@@ -20,12 +20,12 @@ import shlex
 import subprocess
 import sys
 import uuid
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import secure_bloom
+from secure_bloom.display import warn
 from secure_bloom.spark.java import jvm_of
 
 if TYPE_CHECKING:
@@ -130,10 +130,10 @@ def _choose(python: str, *, is_fixed: bool = False) -> str:
         _log.info("%s %s; secure_parquet uses %s instead", python, why, sys.executable)
         _fitting[python] = sys.executable
     else:
-        warnings.warn(f"the Python of Spark's workers, {python}, {why}: install secure_bloom "
-                      f"{secure_bloom.__version__} there, or set PYSPARK_PYTHON to a Python "
-                      f"{_version(sys.version_info)} that has it, before the session is created",
-                      stacklevel=5)
+        warn(UserWarning(f"the Python of Spark's workers, {python}, {why}: install secure_bloom "
+                         f"{secure_bloom.__version__} there, or set PYSPARK_PYTHON to a Python "
+                         f"{_version(sys.version_info)} that has it, before the session is "
+                         "created"))
         return python
     return _fitting[python]
 

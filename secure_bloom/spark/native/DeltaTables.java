@@ -2,13 +2,18 @@ package secure_bloom.spark;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.util.Arrays;
 import java.util.Iterator;
+import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
 import org.apache.parquet.hadoop.metadata.ColumnPath;
+import org.apache.parquet.schema.MessageType;
+import org.apache.parquet.schema.Type;
 
 /**
  * Tables of Delta Lake, whose log repeats the minimum and maximum of columns in plaintext.
@@ -17,18 +22,36 @@ import org.apache.parquet.hadoop.metadata.ColumnPath;
  */
 final class DeltaTables {
   private static final String LOG = "_delta_log";
+  // Of all kinds of checkpoints, of sidecar files, and of files that Delta renames to one of them.
+  private static final Pattern CHECKPOINT = Pattern.compile(
+      "\\.?[0-9]{20}\\.checkpoint(\\.[0-9a-f-]+)*\\.parquet(\\.[0-9a-f-]+\\.tmp)?");
+  private static final List ACTIONS = Arrays.asList(new String[] {"txn", "add", "remove", "cdc",
+      "metaData", "protocol", "commitInfo", "domainMetadata", "checkpointMetadata", "sidecar"});
   private static final String COLUMNS = "delta.dataSkippingStatsColumns";
   private static final String NUMBER = "delta.dataSkippingNumIndexedCols";
   private static final String MAPPING = "delta.columnMapping.mode";
   private static final String COLLECT = "spark.databricks.delta.stats.collect";
 
-  /** Whether this is a checkpoint: a part of the log, which has no rows, and which all must read. */
-  static boolean isOfLog(Path file) {
+  /**
+   * Whether this is a checkpoint: a part of the log, which has no rows, and which all must read.
+   *
+   * The folder alone does not tell: anything may be written there.
+   */
+  static boolean isCheckpoint(Path file, MessageType schema) {
     Path folder = file.getParent();
     if (folder.getName().equals("_sidecars")) {
       folder = folder.getParent();
     }
-    return folder.getName().equals(LOG);
+    if (!folder.getName().equals(LOG) || !CHECKPOINT.matcher(file.getName()).matches()) {
+      return false;
+    }
+    for (Iterator i = schema.getFields().iterator(); i.hasNext();) {
+      Type field = (Type) i.next();
+      if (field.isPrimitive() || !ACTIONS.contains(field.getName())) {
+        return false;
+      }
+    }
+    return true;
   }
 
   /**

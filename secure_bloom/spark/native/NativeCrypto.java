@@ -36,10 +36,10 @@ import org.apache.spark.api.java.JavaSparkContext;
  */
 public final class NativeCrypto
     implements EncryptionPropertiesFactory, DecryptionPropertiesFactory {
-  static final String WRITE = "secure_bloom.native.write";
+  public static final String WRITE = "secure_bloom.native.write";
   static final String SESSION_PLAINTEXT = "secure_bloom.native.plaintext"; // of a session
   static final String PLAINTEXT = "plaintext"; // of a write
-  static final String POLICY = "spark.secure_bloom.native.policy"; // of a session
+  public static final String POLICY = "spark.secure_bloom.native.policy"; // of a session
   static final String FILTER_ENABLED = "parquet.bloom.filter.enabled";
   private static final SecureRandom RANDOM = new SecureRandom();
 
@@ -47,7 +47,7 @@ public final class NativeCrypto
   @Override
   public FileEncryptionProperties getFileEncryptionProperties(
       Configuration conf, Path file, WriteSupport.WriteContext context) {
-    if (DeltaTables.isOfLog(file)) {
+    if (DeltaTables.isCheckpoint(file, context.getSchema())) {
       return null;
     }
     String sealed = conf.get(WRITE);
