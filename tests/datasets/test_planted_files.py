@@ -1,7 +1,6 @@
 """Pipes and huge files in ``_index`` and ``_staging`` bring errors and warnings, no hangs."""
 
 import os
-import resource
 
 import pyarrow as pa
 import pytest
@@ -11,6 +10,7 @@ from secure_bloom.errors import FormatError, IndexWarning, SecureBloomError
 from secure_bloom.index import column_index, update
 from secure_bloom.index.manifest import Body, StoredManifest
 from secure_bloom.keys import InMemoryKms
+from tests.memory import Peak
 
 KMS = InMemoryKms({name: name.encode().ljust(16) for name in ("footer", "pii")})
 SSN = "00000003"
@@ -38,21 +38,17 @@ def sparse(path, size):
         file.truncate(size)
 
 
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024  # MB
-
-
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: sparse(path, 7 * 2**30)])
 def test_a_generation_that_is_no_small_file_is_a_typed_error(people, make):
     (people / "_staging").mkdir(exist_ok=True)
     path = people / "_staging" / "generation"
     make(path)
-    before = peak()
+    peak = Peak()
     for index in ("off", "auto"):
         with pytest.raises(SecureBloomError) as error:
             found(people, index)
         assert error.value.file == str(path)
-    assert peak() - before < 100
+    assert peak.bytes() < 100 << 20
 
 
 def fifo_in_place_of(pattern):
@@ -80,13 +76,13 @@ def huge_manifest(folder):
                                    many_sparse_manifests, huge_manifest])
 def test_files_of_an_index_that_are_no_small_files_do_not_disturb_readers(people, plant):
     plant(people / "_index" / "ssn")
-    before = peak()
+    peak = Peak()
     assert found(people, "off") == 1
     with pytest.warns(IndexWarning):
         assert found(people, "auto") == 1
     with pytest.raises(SecureBloomError):
         found(people, "require")
-    assert peak() - before < 200
+    assert peak.bytes() < 200 << 20
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.write_bytes(b"")])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import resource
 import time
 import tracemalloc
 
+from tests.memory import Peak
 from tests.soak.check import Case, Check
 from tests.soak.generators import damaged, small_file
 from tests.soak.hostile_inputs import HostileInput, in_files, in_memory
@@ -30,7 +30,7 @@ def _try(case: Case) -> None:
 
 
 def _outcome(kind: str, one: HostileInput, hostile: bytes, *, is_traced: bool) -> str:
-    start, before = time.monotonic(), _peak()
+    start, used = time.monotonic(), Peak()
     if is_traced:
         tracemalloc.start()
     try:
@@ -42,13 +42,9 @@ def _outcome(kind: str, one: HostileInput, hostile: bytes, *, is_traced: bool) -
         traced = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert time.monotonic() - start < _SECONDS, f"{kind} took too long"
-    peak = max(traced, _peak() - before)
+    peak = max(traced, used.bytes())
     assert peak < _MEMORY + 4 * len(hostile), f"{kind} took {peak} bytes"
     return outcome
-
-
-def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 CHECK = Check("hostile_bytes", "hostile bytes give a typed error, and take neither time nor memory",

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.memory import Peak, status
 from tests.soak.checks.adversary.table import tree
 
 SECONDS = 10
@@ -47,11 +48,9 @@ def bounded(folder: Path) -> Iterator[None]:
 
     opener = threading.Thread(target=open_pipes, daemon=True)
     opener.start()
-    before = _status("VmRSS")
-    with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")  # the peak starts again
+    peak = Peak()
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (_status("VmSize") + _ROOM, hard))
+    resource.setrlimit(resource.RLIMIT_AS, (status("VmSize") + _ROOM, hard))
     earlier = signal.signal(signal.SIGALRM, check)
     faulthandler.dump_traceback_later(_HOPELESS, exit=True)
     signal.setitimer(signal.ITIMER_REAL, SECONDS, 1)
@@ -64,8 +63,7 @@ def bounded(folder: Path) -> Iterator[None]:
         faulthandler.cancel_dump_traceback_later()
         signal.signal(signal.SIGALRM, earlier)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-    used = _status("VmHWM") - before
-    if used > MEMORY:
+    if (used := peak.bytes()) > MEMORY:
         gc.collect()
         raise AssertionError(f"{used / 2**20:,.0f} MiB of memory")
 
@@ -95,8 +93,3 @@ def _waited() -> dict[str, int]:
         with contextlib.suppress(OSError):  # the thread has just ended
             found[path.parent.name] = int(path.read_text().split()[1])
     return found
-
-
-def _status(name: str) -> int:
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) << 10 for line in file if line.startswith(f"{name}:"))
