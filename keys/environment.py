@@ -186,9 +186,8 @@ class EnvironmentKms(KmsClient):
         try:
             if self.uri is not None:
                 return open_kms(self.uri)
-            path, ask = self.keyring, self._ask
-            assert path is not None  # one of the two is set
-            return Keyring(path, None if ask is None else lambda: ask(path))
+            assert self.keyring is not None  # one of the two is set
+            return Keyring(self.keyring, ask=self._ask)
         except KeyringError as error:
             raise type(error)(f"{error.message} ({name})", file=error.file) from error
         except ValueError as error:

@@ -32,10 +32,15 @@ class Keyring(InMemoryKms):
     path : str or path
         An existing keyring; see :meth:`create`.
     passphrase : str or callable that returns one, optional
-        For a keyring that has one. Never pickled: to pickle such a keyring, use
-        ``passphrase_file``.
+        For a keyring that has one: one without is refused, because somebody may have put it there.
+        Never pickled: to pickle such a keyring, use ``passphrase_file``.
     passphrase_file : str or path, optional
         A file whose first line is the passphrase, and that only its owner may read.
+    ask : callable that takes the path and returns the passphrase, optional
+        For a keyring that may have a passphrase, if none of the above is given; called if it does.
+    owner : int, optional
+        Id of a user who may own the file, and the passphrase file, besides the current user and
+        root. That user decides which keys are used.
     check_interval : float
         Seconds after which a cached key is used only if the file has not changed since; 0 means
         that the file is looked at before every use.
@@ -45,8 +50,8 @@ class Keyring(InMemoryKms):
     KeyringNotFoundError
         If the file does not exist. Calls raise it as well if the file was removed since.
     KeyringError
-        If the file cannot be read, is not a valid keyring, or is accessible to others, or if the
-        passphrase is wrong.
+        If the file cannot be read, is not a valid keyring, is accessible to others or belongs to
+        another user, or if the passphrase is wrong, or was given and the file has none.
     ValueError
         If ``check_interval`` is negative or not a number.
     """
@@ -54,12 +59,13 @@ class Keyring(InMemoryKms):
     def __init__(self, path: str | os.PathLike[str],
                  passphrase: str | Callable[[], str] | None = None, *,
                  passphrase_file: str | os.PathLike[str] | None = None,
+                 ask: Callable[[str], str] | None = None, owner: int | None = None,
                  check_interval: float = CHECK_INTERVAL):
         if not check_interval >= 0:
             raise ValueError(f"check_interval must be 0 seconds or more, not {check_interval!r}")
         self.path = Path(path)
         self._check_interval = check_interval
-        self._given = passphrase
+        self._given, self._ask, self._owner = passphrase, ask, owner
         self._passphrase_file = None if passphrase_file is None else Path(passphrase_file)
         super().__init__({})
         self._seen: tuple[Content, _Stamp | None] = self._read(None)
@@ -228,8 +234,16 @@ class Keyring(InMemoryKms):
         return stamp
 
     def _read(self, known: SealingKey | None) -> tuple[Content, _Stamp]:
+        """Read the file. ``known`` is the key that it was sealed with before, if any."""
         stamp = self._look()
-        return keyring_file.read(self.path, self._passphrase, known), stamp
+        content = keyring_file.read(self.path, self._passphrase, known, self._owner)
+        given = known, self._given, self._passphrase_file
+        if content.sealing is None and any(one is not None for one in given):
+            raise KeyringError(
+                "a passphrase was given, but the file has none, so it may have been replaced, and "
+                "its keys may be somebody else's: restore the file from a backup; if you removed "
+                "the passphrase, open the keyring without one", file=str(self.path))
+        return content, stamp
 
     def _change(self, change: Callable[[dict[str, bytes]], dict[str, bytes]]) -> None:
         """Replace the keys in the file by the result of a function of them."""
@@ -253,7 +267,9 @@ class Keyring(InMemoryKms):
 
     def _passphrase(self) -> str:
         if self._passphrase_file is not None:
-            return _read_passphrase(self._passphrase_file)
+            return _read_passphrase(self._passphrase_file, self._owner)
+        if self._given is None and self._ask is not None:
+            return _checked(self._ask(str(self.path)))
         if self._given is None:
             raise KeyringError("it needs a passphrase: specify a file that contains it "
                                "(keyring:PATH?passphrase-file=PATH, or passphrase_file=)",
@@ -264,14 +280,16 @@ class Keyring(InMemoryKms):
         if self._seen[0].sealing is not None and self._passphrase_file is None:
             raise TypeError("a passphrase is never pickled: open the keyring with passphrase_file=")
         return _open, (str(self.path), self._passphrase_file and str(self._passphrase_file),
-                       self._check_interval)
+                       self._owner, self._check_interval)
 
     def __repr__(self) -> str:
         return f"<Keyring {self.path} with keys {sorted(self._seen[0].keys)}>"
 
 
-def _open(path: str, passphrase_file: str | None, check_interval: float) -> Keyring:
-    return Keyring(path, passphrase_file=passphrase_file, check_interval=check_interval)
+def _open(path: str, passphrase_file: str | None, owner: int | None,
+          check_interval: float) -> Keyring:
+    return Keyring(path, passphrase_file=passphrase_file, owner=owner,
+                   check_interval=check_interval)
 
 
 def _check_name(name: str) -> None:
@@ -303,10 +321,10 @@ def _checked(passphrase: str) -> str:
     return passphrase
 
 
-def _read_passphrase(path: Path) -> str:
+def _read_passphrase(path: Path, owner: int | None) -> str:
     try:
         with open(path, encoding="utf-8") as file:
-            keyring_file.check_private(file.fileno(), path)
+            keyring_file.check_private(file.fileno(), path, owner)
             passphrase = file.readline().rstrip("\r\n")
     except OSError as error:
         raise KeyringError("the passphrase file cannot be read: "

@@ -28,7 +28,12 @@ from typing import Any
 
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from secure_bloom.errors import KeyringError, KeyringNotFoundError, KeyUnwrapError
+from secure_bloom.errors import (
+    KeyringError,
+    KeyringNotFoundError,
+    KeyUnwrapError,
+    error_location,
+)
 from secure_bloom.keys.kms import check_key, unwrap_locally, wrap_locally
 from secure_bloom.storage.local_files import sync_folder, temporary_stem
 
@@ -39,7 +44,9 @@ _AAD = b"secure_bloom keyring 2"
 _SALT_SIZE = 16
 _TEMPORARY = ".keyring.tmp"
 _N, _R, _P = 2**17, 8, 1  # 128 MiB and some tenths of a second for each guess
-_MAX_MEMORY, _MAX_P = 2**30, 16  # limits, so that a file cannot exhaust its reader's memory or time
+# Limits, so that a file cannot exhaust its reader's memory or time.
+_MAX_MEMORY, _MAX_COST = 2**30, 16 * _N * _R * _P
+_MAX_SIZE = 2**26  # bytes; a keyring of 100,000 keys has some 10 MB
 
 
 @dataclass(frozen=True)
@@ -59,8 +66,16 @@ class SealingKey:
 
     @classmethod
     def derive(cls, passphrase: str, salt: bytes, n: int, r: int, p: int) -> SealingKey:
-        """Derive the key with scrypt."""
-        key = Scrypt(salt=salt, length=32, n=n, r=r, p=p).derive(passphrase.encode())
+        """Derive the key with scrypt.
+
+        Raises KeyringError if there is not enough memory.
+        """
+        try:
+            key = Scrypt(salt=salt, length=32, n=n, r=r, p=p).derive(passphrase.encode())
+        except MemoryError:
+            raise KeyringError("to make a key of the passphrase, scrypt needs "
+                               f"{128 * r * n >> 20} MiB of memory, which are not available"
+                               ) from None
         return cls(salt, n, r, p, key)
 
     def serves(self, salt: bytes, n: int, r: int, p: int) -> bool:
@@ -76,24 +91,28 @@ class Content:
     sealing: SealingKey | None = None
 
 
-def read(path: Path, passphrase: Callable[[], str], known: SealingKey | None = None) -> Content:
+def read(path: Path, passphrase: Callable[[], str], known: SealingKey | None = None,
+         owner: int | None = None) -> Content:
     """Read a keyring.
 
     ``passphrase`` is called only if it is needed. ``known`` is a key derived earlier, which saves
-    running scrypt if its parameters still match. Raises KeyringNotFoundError if the file does not
-    exist; KeyringError if it cannot be read, is not a valid keyring, or is accessible to others, or
-    if the passphrase is wrong.
+    running scrypt if its parameters still match. For ``owner``, see :func:`check_private`. Raises
+    KeyringNotFoundError if the file does not exist; KeyringError if it cannot be read, is not a
+    valid keyring, or is accessible to others, or if the passphrase is wrong.
     """
     with _no_keyring(path):
-        document = _load(path)
+        document = _load(path, owner)
         if document["version"] == 1:
             return Content(_decode(document["keys"]))
         if document["version"] != 2:
             raise KeyringError(f"keyring version {document['version']!r} is not supported",
                                file=str(path))
         salt, n, r, p = _cost(document["scrypt"], path)
-    sealing = known if known is not None and known.serves(salt, n, r, p) \
-        else SealingKey.derive(passphrase(), salt, n, r, p)
+    if known is not None and known.serves(salt, n, r, p):
+        sealing = known
+    else:
+        with error_location(file=str(path)):
+            sealing = SealingKey.derive(passphrase(), salt, n, r, p)
     with _no_keyring(path):
         try:
             keys = unwrap_locally(sealing.key, document["sealed"], _AAD)
@@ -116,12 +135,26 @@ def serialize(content: Content) -> bytes:
                   "sealed": wrap_locally(made.key, _json(keys), _AAD)})
 
 
-def check_private(descriptor: int, path: Path) -> None:
-    """Raise KeyringError if a file is accessible to users other than its owner."""
-    mode = os.fstat(descriptor).st_mode
-    if mode & _OTHERS:
-        raise KeyringError(f"other users can access it (mode {stat.S_IMODE(mode):04o}); run chmod "
-                           "600 on it", file=str(path))
+def check_private(descriptor: int, path: Path, owner: int | None = None) -> None:
+    """Raise KeyringError if users other than the current one and root can read or replace a file.
+
+    ``owner`` is another user who may own the file.
+    """
+    status = os.fstat(descriptor)
+    if status.st_mode & _OTHERS:
+        raise KeyringError(f"other users can access it (mode {stat.S_IMODE(status.st_mode):04o}); "
+                           "run chmod 600 on it", file=str(path))
+    if status.st_uid not in (os.geteuid(), 0, owner):
+        raise KeyringError(
+            f"it belongs to user {status.st_uid}, who could put other keys there: run chown on it, "
+            f"or, if you trust that user, specify owner={status.st_uid} "
+            f"(keyring:PATH?owner={status.st_uid}, or Keyring(..., owner={status.st_uid}))",
+            file=str(path))
+    for folder in {os.path.dirname(os.path.abspath(path)), os.path.dirname(os.path.realpath(path))}:
+        mode = os.stat(folder).st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:  # a link to any file of the user's
+            raise KeyringError("all users can replace it, because they may write into its folder; "
+                               f"run chmod o-w on {folder}", file=str(path))
 
 
 def create(path: Path, content: Content) -> None:
@@ -204,13 +237,16 @@ def _no_keyring(path: Path) -> Iterator[None]:
         raise KeyringError("this is not a keyring", file=str(path)) from None
 
 
-def _load(path: Path) -> dict[str, Any]:
+def _load(path: Path, owner: int | None) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
             if file.peek(1)[:1] not in _FIRST_BYTES:
                 raise ValueError("not JSON")  # before its mode: nobody should change that of data
-            check_private(file.fileno(), path)
-            return json.loads(file.read())
+            check_private(file.fileno(), path, owner)
+            content = file.read(_MAX_SIZE + 1)
+            if len(content) > _MAX_SIZE:
+                raise ValueError("too long")
+            return json.loads(content)
     except FileNotFoundError as error:
         raise KeyringNotFoundError(
             "there is no such keyring file: correct the path, or restore the file from a backup; "
@@ -226,7 +262,9 @@ def _cost(asked: dict[str, Any], path: Path) -> tuple[bytes, int, int, int]:
     n, r, p = (asked[name] for name in "nrp")
     if not all(type(value) is int and value > 0 for value in (n, r, p)):
         raise ValueError
-    if n & (n - 1) or n < 2 or 128 * r * (n + p) > _MAX_MEMORY or p > _MAX_P:
+    # For small r, RFC 7914 limits n, and OpenSSL reports more as a lack of memory.
+    if n & (n - 1) or n < 2 or n.bit_length() > 16 * r or 128 * r * (n + p) > _MAX_MEMORY \
+            or n * r * p > _MAX_COST:
         raise KeyringError("its scrypt parameters require more memory or time than any "
                            "keyring needs", file=str(path))
     return salt, n, r, p

@@ -1,6 +1,6 @@
 """KMS clients by URI, for options and configuration files.
 
-    keyring:PATH?passphrase-file=PATH&check-interval=SECONDS
+    keyring:PATH?passphrase-file=PATH&check-interval=SECONDS&owner=UID
     awskms:?region=eu-west-1&profile=x&endpoint=https://...
     azurekeyvault:https://name.vault.azure.net?timeout=5
     gcpkms:projects/p/locations/l/keyRings/r?endpoint=https://...
@@ -96,10 +96,12 @@ def _absolute(path: str) -> str:
 
 def _keyring(path: str, query: str) -> KmsClient:
     from secure_bloom.keys.keyring import CHECK_INTERVAL, Keyring
-    options = _parameters(query, {"passphrase-file": str, "check-interval": float}, "keyring")
+    names = {"passphrase-file": str, "check-interval": float, "owner": int}
+    options = _parameters(query, names, "keyring")
     if not path:
         raise ValueError("a keyring URI must be keyring:PATH")
     return Keyring(unquote(path), passphrase_file=options.get("passphrase-file"),
+                   owner=options.get("owner"),
                    check_interval=options.get("check-interval", CHECK_INTERVAL))
 
 

@@ -139,7 +139,7 @@ def _asked_once() -> Callable[[str], str]:
 def open_keyring(path: str) -> Keyring:
     """Open a keyring, and prompt for its passphrase if it has one."""
     from secure_bloom.keys import Keyring
-    return Keyring(path, lambda: ask_passphrase(path))
+    return Keyring(path, ask=ask_passphrase)
 
 
 def requirement_option(command: Command) -> Command:

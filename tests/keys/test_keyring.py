@@ -16,7 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from secure_bloom.errors import KeyNotFoundError, KeyringError, KeyUnwrapError
-from secure_bloom.keys import InMemoryKms, Keyring, keyring_file
+from secure_bloom.keys import InMemoryKms, Keyring, keyring_file, open_kms
 from secure_bloom.keys.passphrase import WeakPassphraseWarning, weakness
 
 KEY = b"SECRET SECRET 16"
@@ -276,9 +276,51 @@ def test_a_link_stays_one(ring, path):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_root_does_not_take_a_keyring_away(ring, path):
     os.chown(path, 12345, 23456)
-    ring.add("a")
+    Keyring(path, owner=12345).add("a")
     assert (path.stat().st_uid, path.stat().st_gid) == (12345, 23456)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_keyring_of_another_user_is_refused(path, passphrase_file, monkeypatch):
+    monkeypatch.setattr(keyring_file, "_N", 2**10)
+    ring = Keyring.create(path, PASSPHRASE)
+    ring.add("a", KEY)
+    me = os.geteuid()
+    owners = {"keyring": path, "passphrase file": passphrase_file}
+    fstat = os.fstat
+
+    def owned_by_another(descriptor):
+        status = fstat(descriptor)
+        is_it = status.st_ino == owners["foreign"].stat().st_ino
+        return os.stat_result((*status[:4], 12345 if is_it else me, *status[5:10]))
+
+    monkeypatch.setattr(keyring_file.os, "fstat", owned_by_another)
+    for name in ("keyring", "passphrase file"):
+        owners["foreign"] = owners[name]
+        with pytest.raises(KeyringError, match=r"belongs to user 12345.*owner=12345") as caught:
+            Keyring(path, passphrase_file=passphrase_file)
+        assert caught.value.file == str(owners[name])
+        uri = f"keyring:{path}?passphrase-file={passphrase_file}&owner="
+        with pytest.raises(KeyringError, match="belongs to user"):
+            open_kms(f"{uri}12346")
+        trusting = open_kms(f"{uri}12345")
+        assert pickle.loads(pickle.dumps(trusting)).names() == ["a"]
+
+
+def test_a_keyring_that_all_users_can_replace_is_refused(ring, path, tmp_path):
+    """With a link to a file of the user's, such as an upload, which the owner does not show."""
+    tmp_path.chmod(0o777)
+    linked = tmp_path / "private"
+    linked.mkdir()
+    (linked / "link.json").symlink_to(path)
+    for name in (path, linked / "link.json"):
+        with pytest.raises(KeyringError, match="chmod o-w"):
+            Keyring(name)
+    with pytest.raises(KeyringError, match="chmod o-w"):
+        ring.add("a")
+    for mode in (0o1777, 0o775, 0o700):  # only the owner of a file may replace it in the first
+        tmp_path.chmod(mode)
+        assert Keyring(path).names() == []
 
 
 def test_what_a_killed_process_left_is_removed(ring, path):
@@ -488,11 +530,41 @@ def test_a_wrong_or_missing_passphrase(sealed, path):
         Keyring.create(path.with_name("b"), "")
 
 
-def test_the_passphrase_is_not_asked_for_where_there_is_none(ring, path):
-    def never():
-        raise AssertionError
+def test_a_passphrase_is_asked_for_only_where_there_is_one(sealed, path):
+    asked = []
 
-    assert Keyring(path, never).names() == []
+    def ask(name):
+        asked.append(name)
+        return PASSPHRASE
+
+    assert Keyring(path, ask=ask).names() == ["a"]
+    sealed.set_passphrase(None)
+    assert Keyring(path, ask=ask).names() == ["a"]
+    assert asked == [str(path)]
+
+
+@pytest.mark.parametrize("way", ["passphrase", "callable", "file", "URI", "asked for"])
+def test_a_keyring_without_the_expected_passphrase_is_refused(sealed, path, passphrase_file, way):
+    """Whoever puts it there without knowing the passphrase would choose the keys."""
+    uri = f"keyring:{path}?passphrase-file={passphrase_file}&check-interval=0"
+    open_it = {"passphrase": lambda: Keyring(path, PASSPHRASE),
+               "callable": lambda: Keyring(path, lambda: PASSPHRASE),
+               "file": lambda: Keyring(path, passphrase_file=passphrase_file),
+               "URI": lambda: open_kms(uri),
+               "asked for": lambda: Keyring(path, ask=lambda _: PASSPHRASE)}[way]
+    running, content = open_it(), path.read_bytes()
+    path.unlink()
+    Keyring.create(path).add("a", OTHER)
+    for _ in range(2):
+        with pytest.raises(KeyringError, match="a passphrase was given, but the file has none"):
+            running.wrap_key(b"data", "a")
+        with pytest.raises(KeyringError, match="a passphrase was given, but the file has none"):
+            running.add("b")
+    if way != "asked for":
+        with pytest.raises(KeyringError, match="restore the file from a backup"):
+            open_it()
+    path.write_bytes(content)
+    assert running.export("a") == KEY
 
 
 @pytest.mark.parametrize(("passphrase", "error"), [
@@ -587,12 +659,50 @@ def test_every_changed_byte_of_a_sealed_keyring_is_noticed(sealed, path):
     ("n", 2**40), ("n", 3), ("n", 0), ("n", -2), ("n", "many"), ("r", 2**20), ("r", 0),
     ("p", 2**20), ("p", 0), ("salt", "no base64!"), ("salt", None), ("n", float("inf")),
     ("n", 1024.0), ("n", True), ("r", 2**23)])
-def test_hostile_parameters_are_refused_at_once(sealed, path, name, value):
+def test_hostile_parameters_are_refused_at_once(sealed, path, name, value, monkeypatch):
+    monkeypatch.setattr(keyring_file.SealingKey, "derive", None)
     document = json.loads(path.read_bytes())
     document["scrypt"][name] = value
     path.write_text(json.dumps(document))
     with pytest.raises(KeyringError):
         Keyring(path, PASSPHRASE)
+
+
+@pytest.mark.parametrize(("n", "r", "p"), [
+    (2**16, 1, 1), (2**22, 1, 1), (2**19, 8, 5), (2**17, 8, 17), (2, 8, 2**21 + 1)])
+def test_parameters_that_are_hostile_together_are_refused(sealed, path, monkeypatch, n, r, p):
+    """OpenSSL does not know the first ones; the others take 17 times as long as ours, or more."""
+    monkeypatch.setattr(keyring_file.SealingKey, "derive", None)
+    document = json.loads(path.read_bytes())
+    document["scrypt"].update(n=n, r=r, p=p)
+    path.write_text(json.dumps(document))
+    with pytest.raises(KeyringError, match="more memory or time"):
+        Keyring(path, PASSPHRASE)
+
+
+@pytest.mark.parametrize(("n", "r", "p"), [(2**15, 1, 1), (2, 1, 1), (2**10, 8, 16)])
+def test_other_parameters_of_scrypt_serve(path, n, r, p):
+    sealing = keyring_file.SealingKey.derive(PASSPHRASE, b"salt", n, r, p)
+    keyring_file.create(path, keyring_file.Content({"a": KEY}, sealing))
+    assert Keyring(path, PASSPHRASE).names() == ["a"]
+
+
+def test_a_lack_of_memory_is_not_a_crash(sealed, path, monkeypatch):
+    def exhausted(self, passphrase):
+        raise MemoryError("SECRET")
+
+    monkeypatch.setattr(keyring_file.Scrypt, "derive", exhausted)
+    with pytest.raises(KeyringError, match="1 MiB of memory") as caught:
+        Keyring(path, PASSPHRASE)
+    assert caught.value.file == str(path)
+
+
+def test_a_file_without_end_is_not_read_to_its_end(ring, path, monkeypatch):
+    monkeypatch.setattr(keyring_file, "_MAX_SIZE", 100)
+    ring.add("a")
+    ring.add("b")
+    with pytest.raises(KeyringError, match="not a keyring"):
+        Keyring(path)
 
 
 def test_neither_key_nor_passphrase_shows(sealed, path, passphrase_file):

@@ -212,6 +212,7 @@ def passphrase_file(tmp_path):
 
 @pytest.mark.slow
 def test_a_replaced_keyring_is_opened_with_the_passphrase_file(path, passphrase_file):
+    replace(path, passphrase=PASSPHRASE)
     client = cached_client(f"keyring:{path}?passphrase-file={passphrase_file}&check-interval=0")
     client.unwrap_key(client.wrap_key(DATA, "m"), "m")
     replace(path, passphrase=PASSPHRASE)
@@ -224,6 +225,7 @@ def test_a_replaced_keyring_is_opened_with_the_passphrase_file(path, passphrase_
 @pytest.mark.slow
 @pytest.mark.parametrize("given", [None, "not the pass phrase"])
 def test_without_the_passphrase_a_replaced_keyring_ends_the_cached_keys(path, given):
+    replace(path, passphrase=given)
     client = cached(Keyring(path, given, check_interval=0))
     wrapped = client.wrap_key(DATA, "m")
     client.unwrap_key(wrapped, "m")
