@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from copy import copy
 from functools import cached_property, partial, wraps
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -51,7 +51,7 @@ from secure_bloom.parquet.column_keys import ColumnKeys
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer, read_footer
 from secure_bloom.parquet.schema import LeafColumn, check_names
 from secure_bloom.pruning import predicates
-from secure_bloom.pruning.expressions import Alternatives
+from secure_bloom.pruning.expressions import Alternatives, columns_of
 from secure_bloom.pruning.file_filters import FileFilters, FilterCache
 from secure_bloom.pruning.predicates import Filters
 from secure_bloom.pruning.row_groups import PruningResult, prune_row_groups
@@ -281,6 +281,34 @@ class ParquetFile(Summarized):
                 self._column_keys.check(self._leaves(columns))
 
     @_of_one_version
+    def check_columns(self, columns: object = None,
+                      row_groups: Iterable[int] | None = None) -> None:
+        """Check that encrypted columns are those that the schema says; see ``docs/keys.md``.
+
+        The methods of this class do so themselves, except :meth:`open_in_pyarrow`. Requests the
+        keys of these columns.
+
+        Parameters
+        ----------
+        columns : list of str, or mapping of str to pyarrow.compute.Expression, optional
+            Dotted paths of columns or groups, or what is computed from them. Default: all. Those
+            that the file lacks are ignored.
+        row_groups : iterable of int, optional
+            Default: all.
+
+        Raises
+        ------
+        AuthenticationError
+            If a column is another one in its own metadata, which is encrypted with its key.
+        KeyRetrievalError
+            If a key is not available, unless it is missing or denied: then nothing can be read.
+        """
+        if self._footer.is_encrypted and self._keys is not None:
+            names = _names_in(columns)
+            leaves = self.columns if names is None else self._leaves(names)
+            self._column_keys.check_names(leaves, row_groups)
+
+    @_of_one_version
     def read_bloom_filter(self, row_group: int, column: str) -> SplitBlockBloomFilter | None:
         """Read the filter of a column chunk; None if it has none.
 
@@ -378,7 +406,7 @@ class ParquetFile(Summarized):
         """
         row_filter, masked = self._to_read(columns, filters)
         with self._source.one_version(), self._page_errors(columns, row_filter, masked):
-            parts = self._parts_for(row_filter.alternatives if row_filter else None)
+            parts = self._parts_for(columns, row_filter)
             table = to_table(parts, self.schema, columns, row_filter, masked)
             if parts:
                 self._source.note_read()
@@ -392,7 +420,7 @@ class ParquetFile(Summarized):
         """
         row_filter, masked = self._to_read(columns, filters)
         with self._source.one_version(), self._page_errors(columns, row_filter, masked):
-            parts = self._parts_for(row_filter.alternatives if row_filter else None)
+            parts = self._parts_for(columns, row_filter)
             for part in (one for some in parts for one in some.each_row_group()):
                 table = to_table([part], self.schema, columns, row_filter, masked)
                 self._source.note_read()
@@ -436,6 +464,7 @@ class ParquetFile(Summarized):
                       if columns is None or field.name in columns]
             if masked:
                 columns = [field.name for field in wanted if field.name not in masked]
+            self.check_columns(columns, groups)
             try:
                 file = self.open_in_pyarrow(coerce_int96_timestamp_unit="us")
                 for batch in file.iter_batches(batch_rows, groups, columns, use_threads=False):
@@ -451,11 +480,15 @@ class ParquetFile(Summarized):
                 raise FormatError("the pages of a column do not have as many rows as the footer "
                                   "says")
 
-    def _parts_for(self, alternatives: list[list[predicates.Predicate]] | None) -> list[FilePart]:
-        """Return the row groups where a normalized filter may hold; one part or none."""
+    def _parts_for(self, columns: object, row_filter: RowFilter | None) -> list[FilePart]:
+        """Return the row groups where a filter may hold; one part or none."""
+        alternatives = row_filter.alternatives if row_filter else None
         row_groups = self.row_groups_for(alternatives)
         if row_groups == [] and alternatives is not None:
             return []
+        self.check_columns(columns, row_groups)
+        if row_filter is not None:
+            self.check_columns(row_filter.columns, row_groups)
         access = self.arrow_access(row_groups)
         return [FilePart(access.file(self._source), access.properties, self.num_row_groups,
                          row_groups)]
@@ -528,7 +561,8 @@ class ParquetFile(Summarized):
         """Open the file in pyarrow, with the keys; errors are pyarrow's.
 
         It reads through this object, and therefore only until :meth:`close`; its reads are checked
-        by :meth:`one_version`.
+        by :meth:`one_version`. pyarrow does not compare what encrypted columns say about themselves
+        with the schema: call :meth:`check_columns` first.
 
         Parameters
         ----------
@@ -617,6 +651,19 @@ class ParquetFile(Summarized):
 
     def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         return ("column", "type"), ((leaf.path, leaf.type) for leaf in self.columns)
+
+
+def _names_in(columns: object) -> Iterable[str] | None:
+    """Return the columns that are read for some columns or expressions; None: perhaps all."""
+    if not isinstance(columns, Mapping):
+        return cast("Iterable[str] | None", columns)
+    names: set[str] = set()
+    for expression in columns.values():
+        used = columns_of(expression)
+        if used is None:
+            return None
+        names.update(used)
+    return names
 
 
 def _key_material_beside(source: Source) -> Mapping[str, str]:

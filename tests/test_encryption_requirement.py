@@ -5,6 +5,7 @@ import json
 from itertools import product
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
@@ -17,6 +18,8 @@ from secure_bloom import (
     ParquetFile,
     UniformKey,
     audit,
+    dataset,
+    find,
     read_table,
     verify_file,
     write_table,
@@ -572,13 +575,20 @@ def test_an_algorithm_that_authenticates_no_pages_does_not_pass():
     assert read_table(signed, keys=KMS, require_encryption=["ssn"]).equals(TABLE)
 
 
+PEOPLE = pa.table({"ssn": ["a1", "a2"], "nam": ["n1", "n2"], "city": ["x", "y"]})
+
+
+def exchanged(table=PEOPLE) -> bytes:
+    """Return a file in which the holder of another key has exchanged the names of two columns."""
+    data = written(columns=["ssn", "nam"], table=table, filters={"ssn": True})
+    own = written(footer="public", key="public", columns=["ssn"], table=table, filters=None)
+    return with_names_exchanged(data, KMS, own, InMemoryKms({"public": KEYS["public"]}),
+                                ("ssn", "nam"))
+
+
 @pytest.mark.parametrize("required", [None, True, {"ssn": "pii", "nam": "pii"}])
 def test_names_of_columns_that_the_holder_of_another_key_exchanged_are_noticed(required):
-    people = pa.table({"ssn": ["a1", "a2"], "nam": ["n1", "n2"]})
-    data = written(columns=["ssn", "nam"], table=people, filters={"ssn": True})
-    own = written(footer="public", key="public", columns=["ssn"], table=people, filters=None)
-    forged = with_names_exchanged(data, KMS, own, InMemoryKms({"public": KEYS["public"]}),
-                                  ("ssn", "nam"))
+    forged = exchanged(PEOPLE.select(["ssn", "nam"]))
     with ParquetFile(forged, KMS, require_encryption=required) as file:
         for use in (lambda: file.prune([("ssn", "==", "a1")]),
                     lambda: file.read(["nam"], [("ssn", "==", "a1")]),
@@ -586,3 +596,55 @@ def test_names_of_columns_that_the_holder_of_another_key_exchanged_are_noticed(r
             with pytest.raises(AuthenticationError, match="that of another column") as raised:
                 use()
             assert (raised.value.row_group, raised.value.column) == (0, "ssn")
+
+
+def of_file(path, **options):
+    return ParquetFile(path, KMS, **options)
+
+
+#: ways to read one column, without a filter on it
+READS = {
+    "read_table": lambda path, name: read_table(path, KMS, columns=[name]),
+    "read_table of a folder": lambda path, name: read_table(path.parent, KMS, columns=[name]),
+    "with a filter on another column": lambda path, name: read_table(
+        path, KMS, columns=[name], filters=[("city", "==", "x")]),
+    "with a filter that no statistics answer": lambda path, name: read_table(
+        path, KMS, columns=["city"], filters=pc.equal(pc.utf8_upper(pc.field(name)), "A1")),
+    "read": lambda path, name: of_file(path).read([name]),
+    "read of an expression": lambda path, name: of_file(path).read({"x": pc.field(name)}),
+    "masking": lambda path, name: of_file(path, on_missing_key="null").read([name]),
+    "iter_tables": lambda path, name: list(of_file(path).iter_tables([name])),
+    "iter_batches": lambda path, name: list(of_file(path).iter_batches([name])),
+    "dataset": lambda path, name: dataset(path, KMS).to_table([name]),
+    "expressions of a data set": lambda path, name: dataset(path, KMS).to_table(
+        {"x": pc.utf8_upper(pc.field(name))}),
+    "find": lambda path, name: find(path, "city", ["x"], KMS, columns=[name])}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_columns_with_exchanged_names_are_not_read(tmp_path, read):
+    """Which pyarrow would do: it does not compare the names that the columns' keys protect."""
+    path = tmp_path / "lake" / "a.parquet"
+    path.parent.mkdir()
+    path.write_bytes(exchanged())
+    for name in ("ssn", "nam"):
+        with pytest.raises(AuthenticationError, match="that of another column") as raised:
+            read(path, name)
+        assert (raised.value.row_group, raised.value.column) == (0, name)
+        assert raised.value.file.endswith("a.parquet")
+    read(path, "city")
+
+
+def test_keys_of_columns_that_are_not_read_are_not_requested_to_compare_names():
+    asked = []
+
+    class Recording(InMemoryKms):
+        def unwrap_key(self, wrapped_key, master_key_identifier):
+            asked.append(master_key_identifier)
+            return super().unwrap_key(wrapped_key, master_key_identifier)
+
+    file = ParquetFile(written(), Recording(KEYS))
+    file.read(["city"])
+    assert set(asked) == {"footer"}
+    file.read(["city", "home"])
+    assert set(asked) == {"footer", "pii"}

@@ -222,11 +222,13 @@ class OpenedFile:
             return self.file.num_rows
         return sum(map(self.file.footer.row_group_num_rows, self.row_groups))
 
-    def parts(self, shared: SharedDecryption) -> list[FilePart]:
+    def parts(self, shared: SharedDecryption, columns: object) -> list[FilePart]:
         """Return the row groups to read, as pyarrow reads them while the file is open.
 
         With the columns of the source, if the data set has them: then each row group is one part.
+        The columns that will be read are checked: see :meth:`.ParquetFile.check_columns`.
         """
+        self.file.check_columns(columns, self.row_groups)
         file = self.dataset_file
         if not file.access.with_source:
             return [self._part(shared, self.row_groups, {})]

@@ -100,6 +100,9 @@ class FolderFile:
                            on_missing_key=query.on_missing_key)
         row_groups = file.row_groups_for(query.pruning(file.schema), self._partition_values(),
                                          query.filtered(file))
+        if row_groups != []:
+            file.check_columns(query.columns, row_groups)
+            file.check_columns(query.filtered(file), row_groups)
         access = file.arrow_access(row_groups) if row_groups != [] else None
         masked = query.masked(file) if row_groups != [] else frozenset()
         # All of this is of one version; if an inspection fails, everything keeps the previous one.

@@ -387,7 +387,7 @@ class MatchingRows:
 
     def _of_file(self, scan: Scan, opened: OpenedFile, done: float) -> Iterator[pa.RecordBatch]:
         path = opened.dataset_file.path
-        parts = self._search.attempt(path, lambda: opened.parts(self._shared))
+        parts = self._search.attempt(path, lambda: opened.parts(self._shared, self._schema.names))
         if isinstance(parts, FailedFile):
             self._search.fail(parts)
             return

@@ -196,9 +196,11 @@ class Scan:
 
     def _rows(self, files: list[OpenedFile], shared: SharedDecryption, columns: Any,
               options: dict[str, Any], new_reader: NewReader[Rows]) -> Iterator[Rows]:
+        read = self._schema.names if columns is None else columns
+
         def rows_together(some: list[OpenedFile]) -> Iterator[pa.RecordBatch]:
             for masked, group in groupby(some, key=lambda opened: opened.masked):
-                found = each(lambda opened: opened.parts(shared), group)
+                found = each(lambda opened: opened.parts(shared, read), group)
                 parts = [part for of_file in found for part in of_file]
                 yield from self.rows_of(parts, masked, columns, options, each)
 
@@ -323,7 +325,7 @@ def _check_pages(opened: OpenedFile, shared: SharedDecryption, columns: Any) -> 
     """Raise FormatError if pyarrow cannot read the pages of a file with its own types, either."""
     names = [name for name in opened.file.schema.names if name not in opened.masked
              and (name in columns if isinstance(columns, list) else True)]
-    deque(read_batches(opened.parts(shared), opened.file.schema, names), maxlen=0)
+    deque(read_batches(opened.parts(shared, names), opened.file.schema, names), maxlen=0)
 
 
 def _from_row(files: list[OpenedFile], row: int) -> Iterator[OpenedFile]:

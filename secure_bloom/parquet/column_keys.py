@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from secure_bloom.errors import NO_KEY, KeyRetrievalError, error_location
 from secure_bloom.parquet.footer import Footer
@@ -22,6 +23,27 @@ class ColumnKeys:
             for row_group in self._footer.row_groups:
                 for ordinal in ordinals:
                     _ = row_group[ordinal].cipher
+
+    def check_names(self, leaves: Iterable[LeafColumn],
+                    row_groups: Iterable[int] | None = None) -> None:
+        """Check that leaf columns are those that the schema says, in some or all row groups.
+
+        Their own keys authenticate this. Nothing can be read from columns without their key, so
+        they are left out. pyarrow does not compare names: who has only the footer key could
+        exchange those of two columns.
+
+        Raises AuthenticationError, or KeyRetrievalError if a key is not available for another
+        reason than that it is missing or denied.
+        """
+        ordinals = [leaf.ordinal for leaf in leaves]
+        groups = self._footer.row_groups if row_groups is None \
+            else map(self._footer.row_groups.__getitem__, row_groups)
+        with error_location(file=self._file):
+            for chunks in groups:
+                for chunk in map(chunks.__getitem__, ordinals):
+                    if chunk.encryption == "column key":
+                        with suppress(*NO_KEY):
+                            chunk.metadata()
 
     def missing(self, columns: Iterable[str] | None) -> dict[str, KeyRetrievalError]:
         """Return which of some or all (None) top-level columns have a leaf without key, and why.

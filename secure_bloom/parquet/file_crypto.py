@@ -70,6 +70,7 @@ class FileCrypto:
         self._keys = keys
         self._footer_cipher: ModuleCipher | None = None
         self._ciphers: dict[bytes, ModuleCipher] = {}
+        self._of_columns: dict[tuple[str, bytes | None], ModuleCipher] = {}
         self._without_key: dict[tuple[str, bytes | None], KeyRetrievalError] = {}
 
     def renewed(self, keys: KeyRetriever | None, footer_key_metadata: bytes | None) -> FileCrypto:
@@ -123,17 +124,25 @@ class FileCrypto:
         return self._footer_cipher
 
     def column_cipher(self, path: str, key_metadata: bytes | None) -> ModuleCipher:
-        """Return the cipher of a column's own key; a missing or denied key is requested once."""
+        """Return the cipher of a column's own key, which is requested once, even if it is denied.
+
+        All row groups mostly name the same key, and finding it takes longer than using it.
+        """
         if self._keys is None:
             raise KeyNotFoundError("the column is encrypted; pass keys (--keyring)", column=path)
+        cipher = self._of_columns.get((path, key_metadata))
+        if cipher is not None:
+            return cipher
         known = self._without_key.get((path, key_metadata))
         if known is not None:
             raise copy.copy(known) from known.__cause__
         try:
-            return self._cipher(self._keys.column_key(path, key_metadata))
+            cipher = self._cipher(self._keys.column_key(path, key_metadata))
         except NO_KEY as error:
             self._without_key[path, key_metadata] = copy.copy(error)  # each row group adds its own
             raise
+        self._of_columns[path, key_metadata] = cipher
+        return cipher
 
     def master_key(self, key_metadata: bytes | None) -> str | None:
         """Return the master key name in the key metadata; None if it contains none."""
