@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import base64
 import io
+import re
+from collections.abc import Iterable
 from typing import Any
 
 from secure_bloom.errors import (
@@ -30,6 +32,9 @@ from secure_bloom.keys.kms import (
 )
 from secure_bloom.keys.per_process import PerProcess
 
+# An ARN names an account, whose owner decides what it unwraps.
+_ARN = re.compile(r"arn:[\w-]+:kms:[\w-]+:(\d{12}):(key|alias)/[\w/-]+", re.ASCII)
+_ACCOUNT = re.compile(r"\d{12}", re.ASCII)
 _THROTTLED = {"Throttling", "ThrottlingException", "RequestLimitExceeded",
               "TooManyRequestsException", "RequestThrottled", "SlowDown"}
 _ANSWERS = {
@@ -62,6 +67,10 @@ class AwsKms(KmsClient):
     is authenticated: a key that was wrapped as ``alias/bloom`` can be unwrapped only as
     ``alias/bloom``, not by the ARN behind it, and no longer once the alias points elsewhere.
 
+    A reader takes the name from the file. Who can write there could name a key of another account,
+    which is then called, and may return any key. So to unwrap, an ARN must be of an account in
+    ``accounts``.
+
     Only the settings are pickled. Thread-safe, and usable after a fork.
 
     Parameters
@@ -72,6 +81,9 @@ class AwsKms(KmsClient):
         An endpoint other than the region's own; HTTPS, or HTTP on a loopback address.
     profile : str, optional
         A profile of the AWS configuration files.
+    accounts : iterable of str, optional
+        Accounts, of 12 digits each, with whose keys something may be unwrapped. Default: the
+        account of the credentials, for which AWS STS is asked once if a name is an ARN.
     timeout : float
         Seconds to wait for the connection, and again for the response.
     attempts : int
@@ -81,11 +93,13 @@ class AwsKms(KmsClient):
     Raises
     ------
     ValueError
-        If the endpoint or a limit cannot be used.
+        If the endpoint, an account or a limit cannot be used.
     """
 
     def __init__(self, region: str | None = None, *, endpoint_url: str | None = None,
-                 profile: str | None = None, timeout: float = 5, attempts: int = 4):
+                 profile: str | None = None, accounts: Iterable[str] | None = None,
+                 timeout: float = 5, attempts: int = 4):
+        self.accounts = None if accounts is None else _checked_accounts(accounts)
         if endpoint_url is not None:
             check_endpoint(endpoint_url)
         check_limits(timeout, attempts)
@@ -94,7 +108,7 @@ class AwsKms(KmsClient):
         self.profile = profile
         self.timeout = timeout
         self.attempts = attempts
-        self._connection = PerProcess()
+        self._connection, self._own_account = PerProcess(), PerProcess()
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
         """See :meth:`KmsClient.wrap_key`; the result is AWS's blob in base64."""
@@ -111,11 +125,43 @@ class AwsKms(KmsClient):
         if not blob:
             raise KeyUnwrapError(f"AWS KMS, master key {master_key_identifier!r}: the wrapped key "
                                  "is not valid base64")
+        self._check_account(master_key_identifier)
         return self._call("Decrypt", "Plaintext", master_key_identifier, CiphertextBlob=blob)
+
+    def _check_account(self, name: str) -> None:
+        """Check that a name which a file has given is not that of a foreign key."""
+        if ":" not in name:
+            return  # a key id or an alias, in the account of the credentials
+        where = f"AWS KMS, master key {name!r}"
+        arn = _ARN.fullmatch(name)
+        if arn is None:
+            raise KeyNotFoundError(f"{where}: this is not a valid KMS key name")
+        allowed = self.accounts
+        if allowed is None:
+            allowed = [self._own_account.get(lambda: self._find_account(where))]
+        if arn[1] not in allowed:
+            raise KeyAccessError(
+                f"{where}: it is of account {arn[1]}, whose keys are not accepted, because whoever "
+                "wrote the file could choose it; if you trust that account, specify accounts= "
+                "(awskms:?accounts=...)")
+
+    def _find_account(self, where: str) -> str:
+        try:
+            client = self._open("sts", None, where)
+            account = client.get_caller_identity().get("Account")
+        except KeyRetrievalError:
+            raise
+        except Exception as error:  # as for a call of KMS
+            raise KmsUnavailableError(
+                f"{where}: AWS STS does not say of which account the credentials are "
+                f"({type(error).__name__}); specify accounts= (awskms:?accounts=...)") from None
+        if not isinstance(account, str):
+            raise KmsUnavailableError(f"{where}: this is not a valid AWS STS response")
+        return account
 
     def _call(self, action: str, result: str, name: str, **parameters: Any) -> bytes:
         where = f"AWS KMS, master key {name!r}"
-        client = self._connection.get(lambda: self._connect(where))
+        client = self._connection.get(lambda: self._open("kms", self.endpoint_url, where))
         from botocore.exceptions import BotoCoreError, ClientError
         context = {"secure_bloom:purpose": "key-wrapping", "secure_bloom:master-key": name}
         try:
@@ -133,7 +179,8 @@ class AwsKms(KmsClient):
             raise KmsUnavailableError(f"{where}: this is not a valid AWS KMS response")
         return value
 
-    def _connect(self, where: str) -> Any:
+    def _open(self, service: str, endpoint_url: str | None, where: str) -> Any:
+        """Return a client of a service of AWS."""
         try:
             import boto3
             from botocore.config import Config
@@ -145,10 +192,10 @@ class AwsKms(KmsClient):
                         retries={"mode": "standard", "total_max_attempts": self.attempts})
         try:
             session = boto3.session.Session(profile_name=self.profile)
-            client = session.client("kms", region_name=self.region, config=config,
-                                    endpoint_url=self.endpoint_url)
+            client = session.client(service, region_name=self.region, config=config,
+                                    endpoint_url=endpoint_url)
             if is_plain_http(client.meta.endpoint_url):  # a proxy would see the keys
-                client = session.client("kms", region_name=self.region,
+                client = session.client(service, region_name=self.region,
                                         config=config.merge(Config(proxies={})),
                                         endpoint_url=client.meta.endpoint_url)
         except BotoCoreError as error:
@@ -160,6 +207,13 @@ class AwsKms(KmsClient):
     def __repr__(self) -> str:
         return (f"<AwsKms region={self.region!r} endpoint_url={self.endpoint_url!r} "
                 f"profile={self.profile!r}>")
+
+
+def _checked_accounts(accounts: Iterable[str]) -> list[str]:
+    found = [accounts] if isinstance(accounts, str) else list(accounts)
+    if not all(isinstance(one, str) and _ACCOUNT.fullmatch(one) for one in found):
+        raise ValueError("accounts must be a list of account ids of 12 digits each")
+    return found
 
 
 def _limit_responses(client: Any) -> None:

@@ -1,7 +1,7 @@
 """KMS clients by URI, for options and configuration files.
 
     keyring:PATH?passphrase-file=PATH&check-interval=SECONDS&owner=UID
-    awskms:?region=eu-west-1&profile=x&endpoint=https://...
+    awskms:?region=eu-west-1&profile=x&accounts=111122223333,444455556666&endpoint=https://...
     azurekeyvault:https://name.vault.azure.net?timeout=5
     gcpkms:projects/p/locations/l/keyRings/r?endpoint=https://...
     vault:https://host:8200/transit?namespace=x&ca-file=/path
@@ -109,9 +109,13 @@ def _awskms(path: str, query: str) -> KmsClient:
     from secure_bloom.keys.aws import AwsKms
     if path:
         raise ValueError("an awskms URI must have only parameters: awskms:?region=...")
-    names = {"region": str, "endpoint": str, "profile": str, **_LIMITS}
+    names = {"region": str, "endpoint": str, "profile": str, "accounts": _names, **_LIMITS}
     options = _parameters(query, names, "awskms")
     return AwsKms(endpoint_url=options.pop("endpoint", None), **options)
+
+
+def _names(text: str) -> list[str]:
+    return text.split(",")
 
 
 def _azurekeyvault(path: str, query: str) -> KmsClient:
@@ -170,8 +174,8 @@ def _known() -> str:
     return ", ".join(sorted({*_OPENERS, *(found.name for found in _registered())}))
 
 
-def _parameters(text: str, types: Mapping[str, type], scheme: str, separator: str = "&") \
-        -> dict[str, Any]:
+def _parameters(text: str, types: Mapping[str, Callable[[str], Any]], scheme: str,
+                separator: str = "&") -> dict[str, Any]:
     """Parse ``name=value`` pairs, percent-decoded; only the names in ``types`` are allowed."""
     values = {}
     for pair in filter(None, text.split(separator)):

@@ -7,6 +7,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from secure_bloom.errors import KeyNotFoundError
 from tests.docs.pages import ROOT
 
 TEXT = (ROOT / "docs" / "lakehouse.md").read_text()
@@ -50,5 +51,7 @@ def test_the_class_for_aws_unwraps_what_icebergs_client_wraps(monkeypatch):
         wrapped = admin.encrypt(KeyId=key, Plaintext=bytes(16))["CiphertextBlob"]
         names = {}
         exec(example, names)
-        kms = names["IcebergAwsKms"]()
-        assert kms.unwrap_key(base64.b64encode(wrapped).decode(), key) == bytes(16)
+        kms, text = names["IcebergAwsKms"](key), base64.b64encode(wrapped).decode()
+        assert kms.unwrap_key(text, key) == bytes(16)
+        with pytest.raises(KeyNotFoundError):
+            kms.unwrap_key(text, f"arn:aws:kms:eu-central-1:999999999999:key/{key}")

@@ -3,6 +3,7 @@
 import base64
 import logging
 import sys
+from functools import partial
 from pathlib import Path
 
 import boto3
@@ -37,6 +38,7 @@ from tests.keys.checks import (
 from tests.peers.loopback import Loopback, answer, hang_up, slow
 
 REGION = "eu-west-1"
+ACCOUNT = "123456789012"  # of moto
 ALIASES = ("alias/footer", "alias/pii")
 SECRET = "SECRETaccesskey"
 
@@ -92,7 +94,7 @@ def proxy(moto, keys):
 
 def client(endpoint, **options) -> AwsKms:
     return AwsKms(REGION, endpoint_url=getattr(endpoint, "url", endpoint),
-                  **{"timeout": 2, "attempts": 3, **options})
+                  **{"timeout": 2, "attempts": 3, "accounts": [ACCOUNT], **options})
 
 
 def error(status: int, code: str):
@@ -302,6 +304,45 @@ def test_access_revoked_midway(proxy):
     refused(KeyAccessError, lambda: kms.unwrap_key(wrapped, "alias/footer"), "kms:Decrypt")
     refused(KeyAccessError, lambda: kms.unwrap_key(wrapped, "alias/footer"), "disabled")
     assert kms.unwrap_key(wrapped, "alias/footer") == KEY
+
+
+# --- names that a file has chosen ----------------------------------------------------------------
+
+FOREIGN = f"arn:aws:kms:{REGION}:999999999999:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+
+
+def test_a_key_of_a_foreign_account_is_not_called(proxy, keys):
+    """Its owner would see each read, and choose the key that it returns."""
+    wrapped = base64.b64encode(b"blob").decode()
+    for name in (FOREIGN, FOREIGN.replace("key/", "alias/")):
+        refused(KeyAccessError, partial(client(proxy).unwrap_key, wrapped, name),
+                "account 999999999999", "accounts=")
+    for name in ("arn:aws:s3:::bucket", FOREIGN + ":x", "arn:", FOREIGN.upper(), "a:b"):
+        refused(KeyNotFoundError, partial(client(proxy).unwrap_key, wrapped, name))
+    assert not proxy.requests
+    trusting = client(proxy, accounts=["999999999999", ACCOUNT])
+    with pytest.raises(KeyRetrievalError):  # by moto, which has no such account
+        trusting.unwrap_key(wrapped, FOREIGN)
+    assert proxy.requests
+
+
+def test_the_own_account_is_that_of_the_credentials(moto, keys, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", moto)
+    kms, arn = client(moto, accounts=None), keys[ALIASES[0]]["arn"]
+    wrapped = kms.wrap_key(KEY, arn)
+    refused(KeyAccessError, lambda: kms.unwrap_key(wrapped, FOREIGN), "account 999999999999")
+    assert kms.unwrap_key(wrapped, arn) == KEY
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", "http://127.0.0.1:9")
+    assert kms.unwrap_key(wrapped, arn) == KEY  # it is asked for once
+    assert client(moto).unwrap_key(wrapped, arn) == KEY
+    other = client(moto, accounts=None, attempts=1)
+    refused(KmsUnavailableError, lambda: other.unwrap_key(wrapped, arn), "STS", "accounts=")
+    assert other.unwrap_key(other.wrap_key(KEY, ALIASES[0]), ALIASES[0]) == KEY
+
+
+@pytest.mark.parametrize("accounts", [["1"], "arn:aws", [""], [111122223333]])
+def test_what_is_no_account(accounts):
+    refused(ValueError, lambda: AwsKms(REGION, accounts=accounts), "12 digits")
 
 
 # --- configuration -------------------------------------------------------------------------------

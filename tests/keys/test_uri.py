@@ -23,7 +23,7 @@ from tests.support import run_python
 
 def settings(client) -> dict:
     return {name: value for name, value in vars(client).items()
-            if name not in ("_connection", "_pin_refused") and value is not None}
+            if name not in ("_connection", "_own_account", "_pin_refused") and value is not None}
 
 
 @pytest.fixture(autouse=True)
@@ -44,9 +44,10 @@ def test_keyring(tmp_path, monkeypatch, name):
 
 @pytest.mark.parametrize(("uri", "expected"), [
     ("awskms:", {"timeout": 5, "attempts": 4}),
-    ("awskms:?region=eu-west-1&profile=a%26b&endpoint=http://localhost:4566&timeout=1.5&attempts=2",
+    ("awskms:?region=eu-west-1&profile=a%26b&endpoint=http://localhost:4566&timeout=1.5&attempts=2"
+     "&accounts=111122223333,444455556666",
      {"region": "eu-west-1", "profile": "a&b", "endpoint_url": "http://localhost:4566",
-      "timeout": 1.5, "attempts": 2})])
+      "accounts": ["111122223333", "444455556666"], "timeout": 1.5, "attempts": 2})])
 def test_awskms(uri, expected):
     client = open_kms(uri)
     assert type(client) is AwsKms
