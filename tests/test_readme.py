@@ -64,6 +64,22 @@ def test_requiring_encryption(tmp_path):
     assert _run([sys.executable, "-c", code], tmp_path) == "[]\n"
 
 
+def test_an_aad_prefix(tmp_path):
+    text = (Path(__file__).parent.parent / "docs" / "keys.md").read_text()
+    code = re.search(r"## An AAD prefix.*?```python\n(.*?)```", text, re.DOTALL)[1]
+    other = """
+print(people.to_pylist())
+for keys in (ExplicitKeys(key, aad_prefix=b"people/2026-10"), ExplicitKeys(key)):
+    try:
+        secure_bloom.read_table("people.parquet", keys)
+    except secure_bloom.errors.SecureBloomError as error:
+        print(type(error).__name__)
+"""
+    out = _run([sys.executable, "-c", code + other], tmp_path)
+    assert out.splitlines() == ["[{'ssn': '078-05-1120'}]", "AuthenticationError",
+                                "KeyNotFoundError"]
+
+
 def test_columns_whose_key_is_missing(tmp_path):
     _run([sys.executable, "-c", PYTHON], tmp_path)  # makes keyring and file
     text = (Path(__file__).parent.parent / "docs" / "keys.md").read_text()
