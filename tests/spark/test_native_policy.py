@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from secure_bloom import EncryptionConfiguration, ParquetFile
-from secure_bloom.errors import EncryptionMismatchError, PolicyError
+from secure_bloom.errors import EncryptionMismatchError, PolicyError, PolicyWarning
 from secure_bloom.policy import Policy, TableRules
 from secure_bloom.spark import native
 from secure_bloom.spark.native.policies import java_pattern
@@ -100,6 +100,46 @@ def test_options_may_add(frame, tmp_path, keyring):
     options = native.write_options(encryption=encryption, keys=keyring, policy=SSN)
     frame.write.options(**options).parquet(f"{tmp_path}/t", mode="append")
     native.verify(tmp_path / "t", encryption=encryption, keys=keyring, policy=SSN)
+
+
+def test_the_log_of_a_delta_table_is_not_a_way_out(session, frame, tmp_path):
+    """Files of streams have their final names at once. Only checkpoints are let through."""
+    with settings(session, PLAINTEXT):
+        frame.drop("ssn").write.parquet(f"{tmp_path}/in")
+    stream = session.readStream.schema("city string, id bigint").parquet(f"{tmp_path}/in")
+    for folder in ("_delta_log", "_delta_log/_sidecars", "_spark_metadata/t"):
+        writer = stream.selectExpr("city as ssn").writeStream.options(
+            **PLAINTEXT, checkpointLocation=f"{tmp_path}/checkpoint").trigger(availableNow=True)
+        fails(REFUSED, lambda writer=writer, folder=folder: writer.start(
+            f"{tmp_path}/t/{folder}").awaitTermination())
+        assert not list((tmp_path / "t").rglob("*.parquet"))
+    native.enable(session, policy=Policy(default="encrypt"))
+    for name, fields, is_allowed in (
+            ("00000000000000000010.checkpoint.parquet", "group add { required binary ssn; }", True),
+            ("00000000000000000010.checkpoint.parquet", "binary ssn;", False),
+            ("00000000000000000010.checkpoint.parquet", "group person { required binary ssn; }",
+             False),
+            ("part-00000.parquet", "group add { required binary ssn; }", False)):
+        assert _is_open(session, f"/t/_delta_log/{name}", fields) is is_allowed, (name, fields)
+    assert not _is_open(session, "/t/00000000000000000010.checkpoint.parquet",
+                        "group add { required binary ssn; }")
+
+
+def _is_open(session, path, fields):
+    """Whether a file may be written in plaintext, whose path and fields these are."""
+    jvm, conf = session.sparkContext._jvm, session._jsparkSession.sessionState().newHadoopConf()
+    conf.set("plaintext", "true")
+    schema = jvm.org.apache.parquet.schema.MessageTypeParser.parseMessageType(
+        f"message m {{ optional {fields} }}")
+    context = jvm.org.apache.parquet.hadoop.api.WriteSupport.WriteContext(schema, {})
+    factory = native.application._factory(session)
+    try:
+        assert factory.getFileEncryptionProperties(
+            conf, jvm.org.apache.hadoop.fs.Path(path), context) is None
+    except Exception as error:
+        assert "would be written in plaintext" in str(error), error
+        return False
+    return True
 
 
 def test_values_in_the_names_of_folders(session, frame, tmp_path, keyring):
@@ -205,7 +245,10 @@ def test_verify_finds_what_does_not_meet_the_policy(session, frame, tmp_path, ke
     frame.write.options(**PLAINTEXT).parquet(f"{tmp_path}/open")
     with pytest.raises(EncryptionMismatchError, match=r"column ssn.*'SSN' in columns"):
         native.verify(tmp_path / "open", policy=SSN, keys=keyring)
-    native.verify(tmp_path / "open", policy=Policy(["other"]), keys=keyring)
+    with pytest.warns(PolicyWarning, match=r"open: no column matches rule 'SSSN' in sensitive "
+                                           r"\(did you mean 'ssn'\?\) of the policy; correct"):
+        native.verify(tmp_path / "open", keys=keyring, policy=Policy(
+            ["SSSN"], columns={"city": {"plaintext": True}}, tables=[TableRules("/other", ["a"])]))
 
 
 TEXT = st.text("ab-.*?[]!^&~|\\$\n ü", max_size=8)

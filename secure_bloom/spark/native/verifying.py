@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from secure_bloom.errors import (
     EncryptionMismatchError,
     FileError,
     KeyRetrievalError,
+    PolicyWarning,
     UnsupportedError,
     error_location,
 )
@@ -27,12 +29,14 @@ from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.schema import is_at_or_below
 from secure_bloom.policy.policy import as_policy
 from secure_bloom.policy.reading import violations
+from secure_bloom.policy.slips import RuleUsage
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
 from secure_bloom.spark.native.writing import checked_encryption
 from secure_bloom.spark.options.encryption import keys_by_column
 from secure_bloom.spark.options.options import without_file_scheme
 from secure_bloom.storage.files import resolve
+from secure_bloom.storage.hive_partitioning import partition_values
 from secure_bloom.storage.table_formats import is_deletion_vector
 from secure_bloom.storage.versions import without_subtree
 from secure_bloom.storage.visibility import files_below, is_hidden
@@ -103,6 +107,11 @@ def verify(path: FilePath, *, encryption: EncryptionConfiguration | None = None,
     kms
         Alias of ``keys``; pass only one of them.
 
+    Warns
+    -----
+    PolicyWarning
+        If rules of the policy match no column of any file.
+
     Raises
     ------
     EncryptionMismatchError
@@ -125,15 +134,25 @@ def verify(path: FilePath, *, encryption: EncryptionConfiguration | None = None,
         findings = _summaries(info.path for info in found.values())
     if not files:
         raise FileNotFoundError(f"there are no files in {path}")
+    usage = RuleUsage()
     check = partial(_check_file, encryption, rules, filters, cached(open_client(keys, kms)),
-                    filesystem)
+                    filesystem, usage)
     with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
         checks = list(pool.map(check, files))
     findings += [finding for one in checks for finding in one.findings]
     if findings:
         raise EncryptionMismatchError(findings, len(files))
+    if rules is not None:
+        _warn_of_unused_rules(rules.for_path(without_subtree(filesystem, path)[1]), usage, path)
     return Verification(len(files), *(sum(getattr(one, name) for one in checks) for name in (
         "row_groups", "encrypted_filters", "plain_filters", "without_filter")))
+
+
+def _warn_of_unused_rules(policy: Policy, usage: RuleUsage, path: str) -> None:
+    unused = usage.unused(policy)
+    if unused:
+        warnings.warn(f"{path}: no column matches {', '.join(unused)} of the policy; correct the "
+                      "policy if a name is misspelt", PolicyWarning, stacklevel=3)
 
 
 def _summaries(paths: Iterable[str]) -> list[Finding]:
@@ -145,7 +164,7 @@ def _summaries(paths: Iterable[str]) -> list[Finding]:
 
 def _check_file(encryption: EncryptionConfiguration | None, policy: Policy | None,
                 filters: Mapping[str, BloomFilterOptions], kms: CachedKms,
-                filesystem: pa_fs.FileSystem, path: str) -> _FileCheck:
+                filesystem: pa_fs.FileSystem, usage: RuleUsage, path: str) -> _FileCheck:
     if policy is not None:
         policy = policy.for_path(without_subtree(filesystem, path)[1])
     check = _FileCheck(encryption, policy, filters, path)
@@ -153,6 +172,8 @@ def _check_file(encryption: EncryptionConfiguration | None, policy: Policy | Non
         with error_location(file=path), ParquetFile(path, kms, filesystem=filesystem) as file, \
                 file.one_version():
             check.run(file, file.read_key_material)
+            if policy is not None:
+                usage.add(policy, file.columns, partition_values(path))
     except FileError as error:
         check.report(f"it cannot be read: {error.message}", row_group=error.row_group,
                      column=error.column)
