@@ -82,3 +82,22 @@ def settings(spark, values):
     finally:
         for name in values:
             spark.conf.unset(name)
+
+
+@contextmanager
+def warnings_in_log(spark, name):
+    """Collect what a logger of the driver's JVM writes, as one text that a function returns."""
+    jvm = spark.sparkContext._jvm
+    log4j = jvm.org.apache.logging.log4j
+    writer = jvm.java.io.StringWriter()
+    appender = log4j.core.appender.WriterAppender.createAppender(None, None, writer, name, False,
+                                                                 True)
+    appender.start()
+    logger = log4j.LogManager.getLogger(name)
+    log4j.core.config.Configurator.setLevel(name, log4j.Level.WARN)
+    logger.addAppender(appender)
+    try:
+        yield writer.toString
+    finally:
+        logger.removeAppender(appender)
+        log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)

@@ -1,18 +1,21 @@
 """The policy of a session cannot be replaced by options of one write, in any way to name them."""
 
+import re
+
 import pytest
 
 from secure_bloom import EncryptionConfiguration
-from secure_bloom.policy import Policy
+from secure_bloom.policy import Policy, TableRules
 from secure_bloom.spark import native
 from secure_bloom.spark.native.policies import policy_option
-from tests.spark.helpers import PLAINTEXT, people, settings, uses_spark, visible
+from tests.spark.helpers import PLAINTEXT, people, settings, uses_spark, visible, warnings_in_log
 
 pytestmark = uses_spark
 
 SETTING = "spark.secure_bloom.native.policy"
 FACTORY = "parquet.crypto.factory.class"
 OTHER = "org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory"
+LOGGER = "secure_bloom.spark.native"
 SSN = Policy(footer_key="footer", columns={"ssn": "pii"})
 PUBLIC = policy_option(Policy())
 REFUSED = "policy of native.enable, which a write cannot replace"
@@ -132,10 +135,40 @@ def test_no_option_replaces_the_policy_or_its_class(session, tmp_path, way):
         assert not [one for one in visible(folder) if one.endswith("parquet") or "=" in one]
         for table in ("bound", "made"):
             session.sql(f"drop table if exists {table}")
-    # The same writes are allowed where they meet the policy.
-    native.enable(session, policy=Policy(columns={"other": "pii"}))
-    way(session, PLAINTEXT, str(tmp_path / "public"))
-    assert visible(tmp_path / "public")
+    # The same writes are allowed where they meet the policy, with a warning if it is misspelt.
+    slip = Policy(columns={"sssn": "pii", "c?ty": {"plaintext": True}, "zzz*": "pii"},
+                  tables=[TableRules("*/public", ["ID"]), TableRules("*/elsewhere", ["name"])])
+    for policy, expected in (
+            (slip, ["no column matches rule 'sssn' in columns (did you mean 'ssn'?), "
+                    "rule 'zzz*' in columns of the policy; correct the policy"]),
+            (Policy(columns={"*": {"plaintext": True}}), [])):
+        native.enable(session, policy=policy)
+        with warnings_in_log(session, LOGGER) as log:
+            way(session, PLAINTEXT, str(tmp_path / f"open{len(expected)}"))
+        assert re.findall(r"/open\d: (no .* correct the policy)", log()) == expected
+        assert visible(tmp_path / f"open{len(expected)}")
+        for table in ("bound", "made"):
+            session.sql(f"drop table if exists {table}")
+
+
+def test_a_misspelt_rule_of_the_options_of_a_write(session, tmp_path, keyring):
+    """A part of a list has another name in other files, so its rule is not misspelt."""
+    session.conf.unset(SETTING)
+    policy = Policy(footer_key="footer", columns={
+        "ssn": "pii", "Citty": "pii", "tags.bag.array_element.x": "pii",
+        "tags.list.element.z": "pii", "home": {"plaintext": True},
+        "home.streets": "pii"})
+    frame = session.table("people").selectExpr(
+        "*", "array(named_struct('x', ssn, 'y', 1)) as tags", "named_struct('street', city) home")
+    options = native.write_options(policy=policy, keys=keyring)
+    with warnings_in_log(session, LOGGER) as log:
+        for _ in range(2):  # warns once
+            frame.write.options(**options).mode("append").parquet(f"{tmp_path}/t")
+        frame.write.options(**PLAINTEXT).orc(f"{tmp_path}/orc")
+    assert re.findall(r"\S+: no column .*", log()) == [
+        f"file:{tmp_path}/t: no column matches rule 'home.streets' in columns (did you mean "
+        "'home.street'?), rule 'Citty' in columns (did you mean 'city'?) of the policy; correct "
+        "the policy if a name is misspelt"]
 
 
 def test_options_of_a_table_that_streams_ignore(session, tmp_path):

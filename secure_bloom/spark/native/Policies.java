@@ -4,11 +4,15 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Iterator;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 import java.util.regex.Pattern;
+import org.apache.commons.text.similarity.LevenshteinDistance;
 import org.apache.hadoop.fs.Path;
 import org.apache.parquet.column.ColumnDescriptor;
 import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
@@ -106,21 +110,75 @@ final class Policies {
 
   /** Writers name the groups in lists and maps differently: the rule is for what is there. */
   private static void inOtherWords(JsonNode rule, MessageType schema, Map found) {
+    for (Iterator i = replacements(rule, schema).iterator(); i.hasNext();) {
+      ColumnPath leaf = (ColumnPath) i.next();
+      String[] old = (String[]) found.get(leaf);
+      String key = rule.get("key").isNull() ? null : rule.get("key").asText();
+      if (old == null || (old[1] == null && key != null)) {
+        found.put(leaf, new String[] {rule.get("rule").asText(), key});
+      }
+    }
+  }
+
+  /** The columns that take the place of the part of a list or map that a rule names. */
+  private static List replacements(JsonNode rule, MessageType schema) {
     String name = rule.get("exact").asText();
     boolean isPart = false;
     while (name.indexOf('.') > 0 && below(schema, name).isEmpty()) {
       name = name.substring(0, name.lastIndexOf('.'));
       isPart = true;
     }
+    List found = new ArrayList();
     for (Iterator i = below(schema, name).iterator(); isPart && i.hasNext();) {
       ColumnPath leaf = (ColumnPath) i.next();
-      String[] old = (String[]) found.get(leaf);
-      String key = rule.get("key").isNull() ? null : rule.get("key").asText();
-      if ((schema.getMaxRepetitionLevel(leaf.toArray()) > 0 || lower(leaf).equals(name))
-          && (old == null || (old[1] == null && key != null))) {
-        found.put(leaf, new String[] {rule.get("rule").asText(), key});
+      if (schema.getMaxRepetitionLevel(leaf.toArray()) > 0 || lower(leaf).equals(name)) {
+        found.add(leaf);
       }
     }
+    return found;
+  }
+
+  /** The rules that match no column, as messages show them, with the column that may be meant. */
+  List unused(MessageType schema) {
+    Map found = new LinkedHashMap(); // the text for each rule; a pattern is in two forms
+    Set used = new HashSet();
+    for (Iterator i = rules.iterator(); i.hasNext();) {
+      JsonNode rule = (JsonNode) i.next();
+      String name = rule.get("rule").asText();
+      boolean isExact = !rule.get("exact").isNull();
+      boolean matches = isExact && rule.get("encrypted").asBoolean()
+          && !replacements(rule, schema).isEmpty();
+      for (Iterator j = schema.getColumns().iterator(); j.hasNext() && !matches;) {
+        ColumnDescriptor leaf = (ColumnDescriptor) j.next();
+        matches = applies(rule.get("name").asText(), lower(ColumnPath.get(leaf.getPath())));
+      }
+      if (matches) {
+        used.add(name);
+      }
+      String similar = isExact ? similar(rule.get("exact").asText(), schema) : null;
+      found.put(name, "rule " + name
+          + (similar == null ? "" : " (did you mean '" + similar + "'?)"));
+    }
+    found.keySet().removeAll(used);
+    return new ArrayList(found.values());
+  }
+
+  private static String similar(String name, MessageType schema) {
+    String found = null;
+    int best = Math.max(name.length() / 3, 1) + 1;
+    for (Iterator i = schema.getColumns().iterator(); i.hasNext();) {
+      ColumnPath leaf = ColumnPath.get(((ColumnDescriptor) i.next()).getPath());
+      String[] names = {leaf.toDotString(), leaf.toArray()[0]};
+      for (int j = 0; j < names.length; j++) {
+        int distance = new LevenshteinDistance(Integer.valueOf(best)).apply(
+            (CharSequence) name, (CharSequence) folded(names[j])).intValue();
+        if (distance >= 0 && distance < best) {
+          best = distance;
+          found = names[j];
+        }
+      }
+    }
+    return found;
   }
 
   private static List below(MessageType schema, String name) {

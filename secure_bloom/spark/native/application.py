@@ -40,10 +40,10 @@ WRITE = "secure_bloom.native.write"
 READ = "secure_bloom.native.read"
 FORMAT_VERSION = 1  #: of the sealed content
 
-_RULE = "secure_bloom.spark.BoundOptions"
+_RULES = ("secure_bloom.spark.BoundOptions", "secure_bloom.spark.UnusedRules")  # of the optimizer
 _SOURCES = tuple((__package__, name) for name in (
     "Sealed.java", "Keys.java", "Policies.java", "DeltaTables.java", "NativeCrypto.java",
-    "BoundOptions.java"))
+    "BoundOptions.java", "UnusedRules.java"))
 _POLICY = "spark.secure_bloom.native.policy"  # Spark sends settings of this prefix to tasks
 _PLAINTEXT = "secure_bloom.native.plaintext"
 _PUBLIC_KEY = "secure_bloom.native.public.key"
@@ -95,7 +95,8 @@ def enable(spark: SparkSession, *, plaintext: bool = False,
         # Otherwise the configuration uses the class loader from the time of its creation.
         conf.setClassLoader(_class_loader(spark))
         _factory(spark).publicKey(conf)
-    _new(spark, _RULE).install(cast("Any", spark)._jsparkSession)
+    for name in _RULES:
+        _new(spark, name).install(cast("Any", spark)._jsparkSession)
     if found is not None:
         spark.conf.set(_POLICY, policy_option(found))
     conf.set(FACTORY_OPTION, FACTORY)
