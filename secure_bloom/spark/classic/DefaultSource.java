@@ -85,11 +85,11 @@ public final class DefaultSource extends PythonDataSourceV2 implements SessionCo
   }
 }
 
-/** A folder; the writer is told how the session overwrites partitions. */
-final class PathTable implements SupportsRead, SupportsWrite {
-  private final Table table;
+/** What both tables below take from the one that they wrap. */
+abstract class WrappedTable implements SupportsRead, SupportsWrite {
+  protected final Table table;
 
-  PathTable(Table table) {
+  WrappedTable(Table table) {
     this.table = table;
   }
 
@@ -103,6 +103,13 @@ final class PathTable implements SupportsRead, SupportsWrite {
 
   public Set capabilities() {
     return table.capabilities();
+  }
+}
+
+/** A folder; the writer is told how the session overwrites partitions. */
+final class PathTable extends WrappedTable {
+  PathTable(Table table) {
+    super(table);
   }
 
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
@@ -114,28 +121,15 @@ final class PathTable implements SupportsRead, SupportsWrite {
   }
 }
 
-final class CatalogTable implements SupportsRead, SupportsWrite {
-  private final Table table;
+final class CatalogTable extends WrappedTable {
   private final Map options;
   private final Map properties;
 
   CatalogTable(Table table, Map options, Map properties) {
-    this.table = table;
+    super(table);
     this.options = options;
     this.properties = new HashMap(properties);
     this.properties.remove("path"); // which Spark shows as the location
-  }
-
-  public String name() {
-    return table.name();
-  }
-
-  public StructType schema() {
-    return table.schema();
-  }
-
-  public Set capabilities() {
-    return table.capabilities();
   }
 
   public Map properties() {
@@ -156,15 +150,7 @@ final class CatalogTable implements SupportsRead, SupportsWrite {
   /** The options of the table, and those of one query, which win. */
   private CaseInsensitiveStringMap merged(CaseInsensitiveStringMap query) {
     Map merged = new HashMap(options);
-    String policy = SQLConf.get().getConfString(
-        "spark.datasource." + DefaultSource.NAME + "." + DefaultSource.POLICY, null);
-    if (policy != null && !merged.containsKey(DefaultSource.POLICY)) {
-      merged.put(DefaultSource.POLICY, policy);
-    }
-    for (Iterator i = query.entrySet().iterator(); i.hasNext();) {
-      Map.Entry entry = (Map.Entry) i.next();
-      merged.put(((String) entry.getKey()).toLowerCase(Locale.ROOT), entry.getValue());
-    }
+    WriteInfo.addSession(merged, query);
     return new CaseInsensitiveStringMap(merged);
   }
 }
@@ -179,16 +165,21 @@ final class WriteInfo implements LogicalWriteInfo {
     Map merged = new HashMap();
     merged.put(OVERWRITE.toLowerCase(Locale.ROOT),
         SQLConf.get().getConfString("spark.sql.sources." + OVERWRITE, "static"));
+    addSession(merged, options);
+    return new WriteInfo(info, new CaseInsensitiveStringMap(merged));
+  }
+
+  /** Adds the policy of the session to options that have none, and options that win over both. */
+  static void addSession(Map merged, Map options) {
     String policy = SQLConf.get().getConfString(
         "spark.datasource." + DefaultSource.NAME + "." + DefaultSource.POLICY, null);
-    if (policy != null) {
+    if (policy != null && !merged.containsKey(DefaultSource.POLICY)) {
       merged.put(DefaultSource.POLICY, policy);
     }
     for (Iterator i = options.entrySet().iterator(); i.hasNext();) {
       Map.Entry entry = (Map.Entry) i.next();
       merged.put(((String) entry.getKey()).toLowerCase(Locale.ROOT), entry.getValue());
     }
-    return new WriteInfo(info, new CaseInsensitiveStringMap(merged));
   }
 
   WriteInfo(LogicalWriteInfo info, CaseInsensitiveStringMap options) {
