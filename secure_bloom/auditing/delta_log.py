@@ -38,7 +38,7 @@ _STATS = (("minValues",), ("maxValues",))
 _SCHEMA = ("metaData", "schemaString")
 _TEXTS = {*((kind, name) for kind in _ACTIONS
             for name in ("path", "stats", "partitionValues", "tags")), _SCHEMA,
-          *(("metaData", name) for name in ("configuration", "name", "description")),
+          *(("metaData", name) for name in ("configuration", "format", "name", "description")),
           ("txn", "appId"), ("domainMetadata", "configuration"), ("sidecar", "tags"),
           ("checkpointMetadata", "tags")}  #: in a checkpoint, what is searched
 #: what is a text by name, and not searched as one

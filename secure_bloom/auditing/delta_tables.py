@@ -25,11 +25,8 @@ from secure_bloom.storage.table_formats import is_deletion_vector
 from secure_bloom.storage.visibility import is_hidden
 
 _CHANGES = "_change_data"
+_LAST = "_last_checkpoint"  # repeats actions of a checkpoint of version 2
 _STAGED = "_staged_commits"  # a catalog says which of these are valid
-_OUTSIDE = "this live file of the table is not in the audited folder: audit its own folder, too"
-_PERHAPS_OUTSIDE = "this file, which may be live, is not in the audited folder: audit its own " \
-                   "folder, too"
-_LOST = "this live file of the table does not exist, or is not a regular file"
 _REWRITE = "rewrite the table with encryption, run VACUUM, and withdraw the copies of the file"
 _MESSAGES = {
     BOUNDS: "the minimum and maximum of the column are in the table's log, where anyone can read "
@@ -91,7 +88,8 @@ def delta_tables(folder: str, found: Iterable[str]) -> list[DeltaTable]:
 
 def _is_of_log(name: str) -> bool:
     hidden = name.startswith(".") and name.endswith(".crc")  # Hadoop's checksum of a file
-    return not hidden and (".json" in name or name.endswith((".parquet", ".crc")))
+    return not hidden and (".json" in name or name.endswith((".parquet", ".crc"))
+                           or name == _LAST)
 
 
 def with_changes(paths: Sequence[str], tables: Sequence[DeltaTable]) -> list[str]:
@@ -179,24 +177,7 @@ class DeltaAudit(TableAudit):
         """
         names = live if live is not None else {name for file in read.values()
                                                for name in file.added}
-        own, hidden = {id(file) for file in self._files}, []
-        for name in sorted(names):
-            key = self._audited.key_of(self._table.folder, name)
-            file = None if key is None else self._audited.by_key.get(key)
-            if key is None:
-                self._not_here(name, _OUTSIDE if live is not None else _PERHAPS_OUTSIDE)
-            elif file is None:  # if it is not hidden, it did not exist when the folder was listed
-                if live is not None or is_hidden(key):
-                    hidden.append(key)
-            elif id(file) not in own:
-                self._files.append(file)
-        exist = self._audited.existing(hidden)
-        self._files += self._audited.audit(exist)
-        if live is not None:
-            for key in sorted(set(hidden) - set(exist)):
-                self._not_here(posixpath.join(self._table.folder, key), _LOST)
-        for derived in ("_sensitive", "_encrypted"):
-            vars(self).pop(derived, None)  # they are derived from the files
+        self._add_live(names, is_known=live is not None)
 
     # --- plaintext files -------------------------------------------------------------------------
 

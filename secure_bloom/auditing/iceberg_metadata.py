@@ -1,4 +1,4 @@
-"""What the metadata of an Iceberg table reveals: values of columns, and keys of data files.
+"""What the metadata of an Iceberg table reveals: values of columns, keys and names of data files.
 
 Metadata files are JSON, manifests and manifest lists are Avro, and statistics are Puffin files. In
 encrypted tables, manifests and manifest lists are AES GCM streams. See
@@ -11,17 +11,19 @@ import json
 import re
 import struct
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pyarrow.fs as pa_fs
 
+from secure_bloom.auditing.log_texts import Mentions, texts_with_literals
 from secure_bloom.errors import FormatError, UnsupportedError, error_location
 from secure_bloom.keys.iceberg import MASTER_KEY
 from secure_bloom.storage import avro
 from secure_bloom.storage.iceberg_metadata import MAX_SIZE, not_metadata, parse_metadata
 from secure_bloom.storage.small_files import read_small
 
-BOUNDS, SKETCHES, KEYS = "bounds", "sketches", "keys"
+BOUNDS, SKETCHES, KEYS, TEXTS = "bounds", "sketches", "keys", "texts"
 
 _PUFFIN = b"PFA1"
 _PUFFIN_TAIL = struct.Struct("<iI4s")  # size of the footer, flags, magic
@@ -29,22 +31,54 @@ _THETA = "apache-datasketches-theta-v1"
 #: ids of the fields of a manifest; those of the keys of bounds, which are maps, are one higher
 _DATA_FILE, _BOUNDS = 2, (125, 128)
 _KEYS = (131, 519)  # of a data file in a manifest, and of a manifest in a manifest list
+_STATUS, _PATH, _MANIFEST = 0, 100, 500  # of an entry, of its data file, and of a manifest
+_DELETED = 2
+#: what is a text by name, and not searched as one
+_NO_TEXTS = frozenset({"location", "manifest-list", "manifests", "metadata-file",
+                       "statistics-path", "schema.name-mapping.default"})
 _VERSION = re.compile(r"v?(\d+)")
 
 
 class Definition(NamedTuple):
     """What defines a table.
 
-    ``names`` are the dotted paths of the columns by field id; a column that was renamed has
-    several, because older files have its older names. ``partitions`` are the ids of the columns
-    that partition the table, ``has_master_key`` is whether it is to be encrypted, and ``lists``
-    are the names of its manifest lists.
+    ``location`` is the folder of the table as in the names of its files; the audited folder may be
+    a copy, or have another URI. ``names`` are the dotted paths of the columns by field id; a column
+    that was renamed has several, because older files have its older names. ``partitions`` are the
+    ids of the columns that partition the table, and ``has_master_key`` is whether it is to be
+    encrypted. ``lists`` and ``statistics`` are the names of its manifest lists and statistics
+    files, and ``manifests`` those of manifests without a list, which version 1 has.
     """
 
+    location: str
     names: dict[int, set[str]]
     partitions: set[int]
     has_master_key: bool
     lists: set[str]
+    manifests: set[str]
+    statistics: set[str]
+
+
+@dataclass
+class MetadataFile:
+    """What a manifest, a manifest list or a statistics file has in plaintext.
+
+    Attributes
+    ----------
+    values : set of tuple
+        :data:`BOUNDS` or :data:`SKETCHES`, and the id of the column; :data:`KEYS`, and 0.
+    files : set of str
+        The data files and delete files that a manifest lists, without those that it says are gone.
+    manifests : set of str
+        The names of the manifests in a list.
+    is_known : bool
+        Whether the file could be read; otherwise it is encrypted, or something else.
+    """
+
+    values: set[tuple[str, int]] = field(default_factory=set)
+    files: set[str] = field(default_factory=set)
+    manifests: set[str] = field(default_factory=set)
+    is_known: bool = True
 
 
 def newest(paths: Iterable[str]) -> str | None:
@@ -78,10 +112,39 @@ def read_definition(filesystem: pa_fs.FileSystem, path: str) -> Definition:
             partitions = {id_ for spec in specs for field in spec["fields"]
                           if field["transform"] != "void"
                           for id_ in field.get("source-ids") or [field["source-id"]]}
-            lists = {snapshot["manifest-list"].rpartition("/")[2]
-                     for snapshot in metadata.get("snapshots") or () if "manifest-list" in snapshot}
+            snapshots = metadata.get("snapshots") or ()
+            lists = {_name(snapshot["manifest-list"])
+                     for snapshot in snapshots if "manifest-list" in snapshot}
+            manifests = {_name(path) for snapshot in snapshots
+                         for path in snapshot.get("manifests") or ()}
+            statistics = {_name(one["statistics-path"]) for one in metadata.get("statistics") or ()}
             has_master_key = MASTER_KEY in metadata.get("properties", ())
-            return Definition(names, partitions, has_master_key, lists)
+            return Definition(str(metadata.get("location") or ""), names, partitions,
+                              has_master_key, lists, manifests, statistics)
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            raise not_metadata() from None
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def read_mentions(filesystem: pa_fs.FileSystem, path: str, columns: Iterable[str]) -> set[str]:
+    """Return those of the columns that a metadata file names beside a value.
+
+    Such as in properties of the table, in summaries of snapshots, in comments and default values.
+
+    Raises
+    ------
+    FormatError, OSError
+        As :func:`read_definition`.
+    """
+    mentions = Mentions(columns)
+    with error_location(file=path):
+        metadata = parse_metadata(read_small(filesystem, path, MAX_SIZE))
+        try:
+            return {column for text in texts_with_literals(metadata, _NO_TEXTS)
+                    for column in mentions.of(text)}
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             raise not_metadata() from None
 
@@ -105,14 +168,8 @@ def _names(type_: Any, path: str) -> Iterator[tuple[int, str]]:
         yield from _names(own, full)
 
 
-def read_values(filesystem: pa_fs.FileSystem, path: str) -> set[tuple[str, int]]:
-    """Return what a manifest or a statistics file has in plaintext.
-
-    Returns
-    -------
-    set of tuple
-        :data:`BOUNDS` or :data:`SKETCHES`, and the id of the column; :data:`KEYS`, and 0. Nothing
-        of other files, and of encrypted ones.
+def read_metadata_file(filesystem: pa_fs.FileSystem, path: str) -> MetadataFile:
+    """Read a manifest, a manifest list or a statistics file.
 
     Raises
     ------
@@ -124,36 +181,40 @@ def read_values(filesystem: pa_fs.FileSystem, path: str) -> set[tuple[str, int]]
     with filesystem.open_input_stream(path) as file:
         magic = file.read(4)
     if magic not in (_PUFFIN, avro.MAGIC):
-        return set()
+        return MetadataFile(is_known=False)
     kind, reader = ("Puffin file", _of_statistics) if magic == _PUFFIN \
         else ("manifest of Iceberg", _of_manifest)
     with error_location(file=path):
         try:
             found = reader(read_small(filesystem, path, MAX_SIZE))
-            if not all(isinstance(id_, int) for _, id_ in found):
+            if not all(isinstance(id_, int) for _, id_ in found.values):
                 raise ValueError
             return found
         except (ValueError, TypeError, LookupError, AttributeError, struct.error, RecursionError):
             raise FormatError(f"this is not a {kind}") from None
 
 
-def _of_statistics(data: bytes) -> set[tuple[str, int]]:
+def _of_statistics(data: bytes) -> MetadataFile:
     size, flags, _ = _PUFFIN_TAIL.unpack(data[-_PUFFIN_TAIL.size:])
     if flags:
         raise UnsupportedError("the footer of this statistics file is compressed, so it was not "
                                "searched")
     end = len(data) - _PUFFIN_TAIL.size
     footer = json.loads(data[max(end - size, 0):end])
-    return {(SKETCHES, id_) for blob in footer["blobs"] if blob["type"] == _THETA
-            for id_ in blob["fields"]}
+    return MetadataFile({(SKETCHES, id_) for blob in footer["blobs"] if blob["type"] == _THETA
+                         for id_ in blob["fields"]})
 
 
-def _of_manifest(data: bytes) -> set[tuple[str, int]]:
-    found: set[tuple[str, int]] = set()
+def _of_manifest(data: bytes) -> MetadataFile:
+    found = MetadataFile()
     for entry in avro.read_records(data):
         values = entry | (entry.get(_DATA_FILE) or {})
         for bounds in _BOUNDS:
-            found.update((BOUNDS, pair[bounds + 1]) for pair in values.get(bounds) or ())
+            found.values.update((BOUNDS, pair[bounds + 1]) for pair in values.get(bounds) or ())
         if any(values.get(keys) for keys in _KEYS):
-            found.add((KEYS, 0))
+            found.values.add((KEYS, 0))
+        if _MANIFEST in values:
+            found.manifests.add(_name(values[_MANIFEST].decode()))
+        elif _PATH in values and values.get(_STATUS) != _DELETED:
+            found.files.add(values[_PATH].decode())
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from secure_bloom.auditing.audited_files import AuditedFiles
@@ -11,10 +11,13 @@ from secure_bloom.auditing.iceberg_metadata import (
     BOUNDS,
     KEYS,
     SKETCHES,
+    TEXTS,
     Definition,
+    MetadataFile,
     newest,
     read_definition,
-    read_values,
+    read_mentions,
+    read_metadata_file,
 )
 from secure_bloom.auditing.result import (
     ENCRYPTED_FOOTER,
@@ -33,6 +36,8 @@ _MESSAGES = {
               "which anyone can test which values exist",
     KEYS: "the keys of encrypted data files are in manifests that are not encrypted, so anyone who "
           "has these can read the files",
+    TEXTS: "the table's metadata files have values beside the name of the column, where anyone can "
+           "read them: in properties, summaries of snapshots, comments or default values",
 }
 _ENCRYPT = f"copy the rows into a table with {MASTER_KEY}, in a catalog that encrypts, and " \
            "delete this one with its copies"
@@ -41,7 +46,10 @@ _REMEDIES = {
     SKETCHES: "remove the file with the procedure expire_snapshots, withdraw its copies, and do "
               "not run compute_table_stats on this table",
     KEYS: _ENCRYPT,
+    TEXTS: "remove the property, comment or default value, expire the snapshots, and delete older "
+           "metadata files (write.metadata.delete-after-commit.enabled)",
 }
+_METADATA_FILE = ".metadata.json"
 
 
 @dataclass
@@ -76,6 +84,7 @@ class IcebergAudit(TableAudit):
     def __init__(self, audited: AuditedFiles, table: IcebergTable, files: Iterable[FileAudit]):
         super().__init__(audited, table, ICEBERG_METADATA, files)
         self._metadata = table.metadata
+        self._content: dict[str, MetadataFile | None] = {}
         # Iceberg encrypts all columns of a file, and hides their names from readers without keys.
         self._all_are_sensitive = any(file.encryption == ENCRYPTED_FOOTER and not file.columns
                                       for file in self._files)
@@ -86,10 +95,7 @@ class IcebergAudit(TableAudit):
         table = None if path is None else self._read(path, read_definition)
         if path is None or table is None:
             return
-        missing = table.lists - set(map(posixpath.basename, self._metadata))
-        if missing:
-            self._not_read(path, f"{count(len(missing), 'manifest list')} of the table: not in "
-                                 "this folder")
+        self._add_files(path, table)
         self._all_are_sensitive |= table.has_master_key
         self._report_mixed("the column is encrypted in other files of the table, but not in this "
                            "one", _ENCRYPT)
@@ -97,6 +103,38 @@ class IcebergAudit(TableAudit):
         if self._all_are_sensitive or self._sensitive or self._policy is not None:
             self._report_partitions(table)
             self._report_values(table)
+            self._report_texts(table)
+
+    # --- live files ------------------------------------------------------------------------------
+
+    def _add_files(self, path: str, table: Definition) -> None:
+        """Audit the files of the table that are hidden, and list those in other folders."""
+        own = {posixpath.basename(name): name for name in self._metadata}
+        self._not_in_folder(path, "manifest list", table.lists - own.keys())
+        self._not_in_folder(path, "statistics file", table.statistics - own.keys())
+        lists = [self._read_content(own[name]) for name in sorted(table.lists & own.keys())]
+        manifests = table.manifests.union(*(one.manifests for one in lists if one is not None))
+        self._not_in_folder(path, "manifest", manifests - own.keys())
+        found = [self._read_content(own[name]) for name in sorted(manifests & own.keys())]
+        encrypted = sum(one is not None and not one.is_known for one in (*lists, *found))
+        if encrypted:
+            self._not_read(path, f"which files of the table are not in this folder: "
+                                 f"{count(encrypted, 'manifest or manifest list')} cannot be read, "
+                                 "as in encrypted tables", missing_keys=True)
+        base = f"{table.location.rstrip('/')}/" if table.location else ""
+        self._add_live({name.removeprefix(base) for one in found if one is not None
+                        for name in one.files})
+
+    def _not_in_folder(self, path: str, what: str, names: Set[str]) -> None:
+        if names:
+            self._not_read(path, f"{count(len(names), what)} of the table: not in this folder")
+
+    def _read_content(self, path: str) -> MetadataFile | None:
+        if path not in self._content:
+            self._content[path] = self._read(path, read_metadata_file)
+        return self._content[path]
+
+    # --- what the files and the metadata have in plaintext ---------------------------------------
 
     def _report_plaintext(self, table: Definition) -> None:
         """Report plaintext files of a table that is to be encrypted, or partly is."""
@@ -119,10 +157,24 @@ class IcebergAudit(TableAudit):
     def _report_values(self, table: Definition) -> None:
         where: dict[tuple[str, str | None], list[str]] = {}
         for path in sorted(self._metadata):
-            for what, id_ in self._read(path, read_values) or ():
+            content = None if _METADATA_FILE in path else self._read_content(path)
+            for what, id_ in () if content is None else content.values:
                 names = [None] if what == KEYS else table.names.get(id_, [f"of field id {id_}"])
                 for name in names:
                     where.setdefault((what, name), []).append(posixpath.basename(path))
         for (what, name), files in sorted(where.items(), key=str):
             if name is None or self._is_sensitive(name):
                 self._report(_MESSAGES[what], _REMEDIES[what], name, files)
+
+    def _report_texts(self, table: Definition) -> None:
+        columns = {name for names in table.names.values() for name in names
+                   if self._is_sensitive(name)}
+        where: dict[str, list[str]] = {}
+        for path in sorted(self._metadata) if columns else ():
+            if _METADATA_FILE in path:
+                found = self._read(path, lambda filesystem, path: read_mentions(
+                    filesystem, path, columns))
+                for name in found or ():
+                    where.setdefault(name, []).append(posixpath.basename(path))
+        for name, files in sorted(where.items()):
+            self._report(_MESSAGES[TEXTS], _REMEDIES[TEXTS], name, files)

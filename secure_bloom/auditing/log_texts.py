@@ -21,9 +21,11 @@ _LENGTH = re.compile(r"\b(?:\w*length|size|cardinality)\s*\([^()]*\)\s*[<>=!]+\s
 #: properties whose values are names, such as those of columns and keys
 _NAMES = re.compile(r"parquet\.encryption\..*|secure_bloom\..*|delta\.dataSkippingStatsColumns"
                     r"|encryption\..*", re.DOTALL)
-_MAPS = frozenset({"tags", "configuration", "userMetadata", "properties", "summary"})
-_DEFAULTS = ("CURRENT_DEFAULT", "EXISTS_DEFAULT", "initial-default", "write-default")
+_MAPS = frozenset({"tags", "configuration", "options", "userMetadata", "properties", "summary"})
+_DEFAULTS = ("CURRENT_DEFAULT", "EXISTS_DEFAULT", "initial-default", "write-default",
+             "delta.generationExpression")
 _MAX_DEPTH = 8  # of JSON in texts of JSON
+_MAX_FIELDS = 100  # around each other
 
 
 class Text(NamedTuple):
@@ -80,23 +82,28 @@ def texts_with_literals(content: Any, leave_out: Container[str] = ()) -> Iterato
         Keys whose values are not searched.
     """
     # What waits: the content, its keys, whether the keys of its values may be names of columns,
-    # whether it is a condition, and in how many texts it is. A stack: it may be nested deeply.
-    waiting: list[tuple[Any, tuple[str, ...], bool, bool, int]] = [(content, (), False, False, 0)]
+    # whether it is a condition, in how many texts it is, and the names of the fields of a schema
+    # around it. A stack: it may be nested deeply.
+    waiting: list[tuple[Any, tuple[str, ...], bool, bool, int, tuple[str, ...]]] \
+        = [(content, (), False, False, 0, ())]
     while waiting:
-        value, keys, is_map, is_condition, depth = waiting.pop()
+        value, keys, is_map, is_condition, depth, fields = waiting.pop()
         if isinstance(value, dict):
-            yield from _default_values(value)
+            if isinstance(value.get("name"), str) and "type" in value and len(fields) < _MAX_FIELDS:
+                fields = (*fields, value["name"])
+            yield from _default_values(value, fields)
             for name, below in value.items():
                 if name in leave_out or (is_map and _NAMES.fullmatch(str(name))):
                     continue
                 waiting.append((below, (*keys, name) if is_map else (), is_map or name in _MAPS,
-                                is_condition or "predicate" in str(name).lower(), depth))
+                                is_condition or "predicate" in str(name).lower(), depth, fields))
         elif isinstance(value, list):
-            waiting += [(_as_dict(one), keys, is_map, is_condition, depth) for one in value]
+            waiting += [(_as_dict(one), keys, is_map, is_condition, depth, fields)
+                        for one in value]
         elif isinstance(value, str):
             parsed = _parsed(value) if depth < _MAX_DEPTH else None
             if parsed is not None:
-                waiting.append((parsed, keys, is_map, is_condition, depth + 1))
+                waiting.append((parsed, keys, is_map, is_condition, depth + 1, fields))
             elif has_literal(value) or (keys and value):
                 yield Text(value, keys, is_condition)
         elif keys and value is not None and not isinstance(value, bool):
@@ -108,17 +115,18 @@ def _as_dict(value: Any) -> Any:
     return {value[0]: value[1]} if isinstance(value, tuple) else value
 
 
-def _default_values(field: dict[str, Any]) -> Iterator[Text]:
-    """Yield the default values of a field of a schema, which have its name as their key."""
-    name, metadata = field.get("name"), field.get("metadata")
-    if not isinstance(name, str):
-        return
-    own = {**(metadata if isinstance(metadata, dict) else {}), **field}
+def _default_values(field: dict[str, Any], names: tuple[str, ...]) -> Iterator[Text]:
+    """Yield what a field of a schema is filled with.
+
+    ``names`` are that of the field, and of the fields around it.
+    """
+    metadata = field.get("metadata")
+    own = {**(metadata if isinstance(metadata, dict) else {}), **field} if names else {}
     for default in _DEFAULTS:
         value = own.get(default)
         if value is not None and (not isinstance(value, str) or "default" in default
                                   or has_literal(value)):
-            yield Text("", (name,), False)
+            yield Text("", names, False)
 
 
 def _parsed(text: str) -> dict[str, Any] | list[Any] | None:

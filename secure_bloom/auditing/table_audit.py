@@ -31,9 +31,14 @@ from secure_bloom.errors import (
 from secure_bloom.policy.reading import UNENCRYPTED
 from secure_bloom.policy.rules import folded
 from secure_bloom.storage.versions import without_subtree
+from secure_bloom.storage.visibility import is_hidden
 
 _Content = TypeVar("_Content")
 
+_OUTSIDE = "this live file of the table is not in the audited folder: audit its own folder, too"
+_PERHAPS_OUTSIDE = "this file, which may be live, is not in the audited folder: audit its own " \
+                   "folder, too"
+_LOST = "this live file of the table does not exist, or is not a regular file"
 _MAX_NAMES = 6
 _MAX_PATH = 1000  # characters
 #: what to do about a sensitive column that partitions a table
@@ -164,6 +169,35 @@ class TableAudit:
         evidence = (f"found in {count(len(names), 'file')}: {listed}{more}",) if names else ()
         self.found.append(AuditFinding("log", message, remedy, self._log, column,
                                        evidence=evidence))
+
+    def _add_live(self, names: Iterable[str], *, is_known: bool = True) -> None:
+        """Add the live files that are not in the folder, or hidden; audit them if need be.
+
+        Parameters
+        ----------
+        names : iterable of str
+            As in the log.
+        is_known : bool
+            Whether they are live; otherwise they may be.
+        """
+        own, hidden = {id(file) for file in self._files}, []
+        for name in sorted(names):
+            key = self._audited.key_of(self._table.folder, name)
+            file = None if key is None else self._audited.by_key.get(key)
+            if key is None:
+                self._not_here(name, _OUTSIDE if is_known else _PERHAPS_OUTSIDE)
+            elif file is None:  # if it is not hidden, it did not exist when the folder was listed
+                if is_known or is_hidden(key):
+                    hidden.append(key)
+            elif id(file) not in own:
+                self._files.append(file)
+        exist = self._audited.existing(hidden)
+        self._files += self._audited.audit(exist)
+        if is_known:
+            for key in sorted(set(hidden) - set(exist)):
+                self._not_here(posixpath.join(self._table.folder, key), _LOST)
+        for derived in ("_sensitive", "_encrypted"):
+            vars(self).pop(derived, None)  # they are derived from the files
 
     def _read(self, path: str, reader: Callable[[pa_fs.FileSystem, str], _Content]) \
             -> _Content | None:

@@ -144,6 +144,14 @@ def test_values_in_conditions_of_commands(tmp_path, predicate, leaks):
         {"name": "ssn", "type": "string", "metadata": {"CURRENT_DEFAULT": "NULL"}},
         {"name": "n", "type": "int", "metadata": {"delta.invariants": json.dumps(
             {"expression": {"expression": "n > 5"}})}}]})}}, False),
+    ({"metaData": {"schemaString": json.dumps({"type": "struct", "fields": [
+        {"name": "ssn", "type": "string", "metadata": {
+            "delta.generationExpression": f"concat('{SECRET}', city)"}}]})}}, True),
+    ({"metaData": {"schemaString": json.dumps({"type": "struct", "fields": [
+        {"name": "city", "type": "string", "metadata": {"CURRENT_DEFAULT": "'Rome'"}},
+        {"name": "ssn", "type": "string", "metadata": {
+            "delta.generationExpression": "lower(city)"}}]})}}, False),
+    ({"metaData": {"format": {"provider": "parquet", "options": {"ssn": SECRET}}}}, True),
     ({"commitInfo": {"operation": "ADD CONSTRAINT", "operationParameters": {
         "name": "c", "expr": f"ssn != '{SECRET}'"}}}, True),
     ({"commitInfo": {"operation": "CREATE TABLE", "operationParameters": {
@@ -176,7 +184,9 @@ def test_values_in_any_text_of_the_log(tmp_path, action, leaks):
 def test_values_in_texts_of_a_checkpoint(tmp_path):
     name = put(tmp_path, "a.parquet", **ENCRYPTED)
     texts = pa.map_(pa.string(), pa.string())
+    options = pa.struct({"provider": pa.string(), "options": texts})
     for number, (kind, field, type_, value) in enumerate([
+            ("metaData", "format", options, {"provider": "parquet", "options": [("ssn", SECRET)]}),
             ("metaData", "configuration", texts, {"delta.constraints.c": f"ssn <> '{SECRET}'"}),
             ("add", "tags", texts, {"ssn": SECRET}), ("remove", "tags", texts, {"x": "ssn 5"}),
             ("txn", "appId", pa.string(), "ssn 5"),
@@ -189,7 +199,18 @@ def test_values_in_texts_of_a_checkpoint(tmp_path):
                            pa.struct({"path": pa.string(), field: type_}))}),
             tmp_path / "_delta_log" / f"{number:020}.checkpoint.parquet")
     [(column, evidence)] = about(audit(tmp_path, KMS))
-    assert column == "ssn" and evidence.startswith("found in 5 files: ")
+    assert column == "ssn" and evidence.startswith("found in 6 files: ")
+
+
+def test_values_in_the_pointer_to_the_last_checkpoint(tmp_path):
+    commit(tmp_path, 0, added(put(tmp_path, "a.parquet", **ENCRYPTED), SAFE))
+    last = {"version": 0, "size": 1, "v2Checkpoint": {"path": "0.checkpoint.parquet",
+            "nonFileActions": [{"txn": {"appId": f"ssn-{SECRET}", "version": 1}}]}}
+    (tmp_path / "_delta_log" / "_last_checkpoint").write_text(json.dumps(last))
+    assert about(audit(tmp_path, KMS)) == [("ssn", "found in 1 file: _last_checkpoint")]
+    del last["v2Checkpoint"]["nonFileActions"]
+    (tmp_path / "_delta_log" / "_last_checkpoint").write_text(json.dumps(last))
+    assert audit(tmp_path, KMS).ok
 
 
 def test_a_hostile_text_takes_no_longer_than_its_length(tmp_path):

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +12,7 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from secure_bloom import Policy, UniformKey, audit, write_table
 from secure_bloom.auditing.compliance import check_files
-from secure_bloom.auditing.iceberg_metadata import newest, read_definition, read_values
+from secure_bloom.auditing.iceberg_metadata import newest, read_definition, read_metadata_file
 from secure_bloom.auditing.iceberg_tables import iceberg_tables
 from tests.storage.avro_files import avro_file, binary, field, long
 
@@ -68,6 +70,32 @@ def add_statistics(table, *fields: int, flags: int = 0) -> Path:
     return path
 
 
+def add_manifest(table, path: str, **more) -> Path:
+    """Write a manifest with one data file, and a manifest list with it in place of the first."""
+    from pyiceberg import manifest
+    from pyiceberg.typedef import Record
+    file = manifest.DataFile.from_args(
+        content=manifest.DataFileContent.DATA, file_path=path, partition=Record(), record_count=1,
+        file_format=manifest.FileFormat.PARQUET, file_size_in_bytes=1, **more)
+    own = folder(table) / "metadata" / "9-m0.avro"
+    with manifest.write_manifest(2, table.spec(), table.schema(), table.io.new_output(str(own)), 1,
+                                 "null") as writer:
+        writer.add_entry(manifest.ManifestEntry.from_args(
+            status=manifest.ManifestEntryStatus.ADDED, snapshot_id=1, data_file=file))
+        gone = manifest.DataFile.from_args(
+            content=manifest.DataFileContent.DATA, file_path="/gone", partition=Record(),
+            record_count=1, file_format=manifest.FileFormat.PARQUET, file_size_in_bytes=1)
+        writer.delete(manifest.ManifestEntry.from_args(snapshot_id=1, sequence_number=1,
+                                                       file_sequence_number=1, data_file=gone))
+    added = writer.to_manifest_file()
+    snapshot = table.current_snapshot()
+    manifests = snapshot.manifests(table.io)
+    with manifest.write_manifest_list(2, table.io.new_output(snapshot.manifest_list), 1, None, 1,
+                                      "null") as writer:
+        writer.add_manifests([*manifests, added])
+    return own
+
+
 def test_bounds_of_sensitive_columns_are_found_in_manifests(table):
     result = audit(folder(table), policy=POLICY)
     [manifest] = (folder(table) / "metadata").glob("*-m0.avro")
@@ -83,11 +111,81 @@ def test_metadata_files_are_not_taken_for_damaged_parquet(table):
         assert [Path(file.file).suffix for file in result.files] == [".parquet"]
 
 
-def test_without_sensitive_columns_no_manifest_is_read(table, monkeypatch):
-    monkeypatch.setattr("secure_bloom.auditing.iceberg_tables.read_values", None)
-    assert audit(folder(table)).findings == []
-    with pytest.raises(TypeError):
-        audit(folder(table), policy=POLICY)
+@pytest.mark.parametrize("place", ["file:///other/b.parquet", "/other/b.parquet",
+                                   "s3://bucket/t/b.parquet", "{t}/../b.parquet"])
+def test_data_files_outside_the_folder_are_not_called_checked(table, place):
+    """Whether any column is sensitive or not: nobody has looked at them."""
+    assert audit(folder(table)).complete
+    name = place.format(t=table.location())
+    path = add_manifest(table, name)
+    result = audit(folder(table))
+    [(file, why)] = [(file.file, *file.not_checked) for file in result.files if file.outside]
+    assert file == name.removeprefix(f"{table.location()}/") and "not in the audited folder" in why
+    assert result.findings == [] and not result.complete
+    path.unlink()
+    [unread] = [file for file in audit(folder(table)).files if file.not_checked]
+    assert unread.not_checked == ["1 manifest of the table: not in this folder"]
+
+
+def test_hidden_data_files_of_a_table_are_audited(table):
+    """pyiceberg's add_files lists them; a reader of folders skips them."""
+    with table.transaction() as change:
+        change.set_properties({"encryption.key-id": "pii"})
+    visible, hidden = data_file(table), folder(table) / "data" / "_x" / "b.parquet"
+    hidden.parent.mkdir()
+    write_table(PEOPLE, hidden)
+    assert {one.file for one in audit(folder(table)).findings if one.kind == "unencrypted"} \
+        == {visible}
+    add_manifest(table, f"file://{hidden}")
+    assert {one.file for one in audit(folder(table)).findings if one.kind == "unencrypted"} \
+        == {visible, str(hidden)}
+
+
+def test_a_copy_of_a_table_has_its_own_files(table, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(folder(table), copy)
+    result = audit(copy)
+    assert result.complete and not any(file.outside for file in result.files)
+    os.remove(copy / Path(data_file(table)).relative_to(folder(table)))
+    [(file, why)] = [(file.file, *file.not_checked) for file in audit(copy).files]
+    assert file.startswith(str(copy)) and "does not exist" in why
+
+
+def test_files_in_encrypted_manifests_are_unknown(table):
+    for path in (folder(table) / "metadata").glob("*.avro"):
+        path.write_bytes(b"AGS1" + path.read_bytes())
+    result = audit(folder(table))
+    [unread] = [file for file in result.files if file.not_checked]
+    assert "1 manifest or manifest list cannot be read" in unread.not_checked[0]
+    assert not result.complete and result.findings == []
+
+
+@pytest.mark.parametrize(("where", "value"), [
+    ("properties", {"owner": "ssn 078-05-1120"}), ("properties", {"ssn": "078-05-1120"}),
+    ("properties", {"rules": '{"check": "ssn <> \'078-05-1120\'"}'}),
+    ("snapshots", [{"summary": {"operation": "delete", "filter": "ssn == '078-05-1120'"}}]),
+    ("schemas", [{"fields": [{"id": 1, "name": "ssn", "type": "string",
+                              "doc": "such as ssn '078-05-1120'"}]}]),
+    ("schemas", [{"fields": [{"id": 1, "name": "ssn", "type": "string",
+                              "initial-default": "078-05-1120"}]}]),
+    ("schemas", [{"fields": [{"id": 1, "name": "ssn", "type": {"type": "struct", "fields": [
+        {"id": 2, "name": "number", "type": "string", "write-default": "078-05-1120"}]}}]}])])
+def test_values_in_the_texts_of_metadata_files_are_found(table, where, value):
+    """Also in older metadata files, which keep what was removed since."""
+    assert "ssn" in in_log(audit(folder(table), policy=POLICY))  # the bounds
+    path = folder(table) / "metadata" / "00000-old.gz.metadata.json"
+    path.write_bytes(gzip.compress(json.dumps({where: value}).encode()))
+    [finding] = [one for one in audit(folder(table), policy=POLICY).findings
+                 if "metadata files have values" in one.message]
+    assert finding.column == "ssn" and finding.evidence == (f"found in 1 file: {path.name}",)
+    assert "078-05-1120" not in repr(finding)
+    harmless = {"properties": {"write.metadata.metrics.column.ssn": "counts", "schema.name-mapping."
+                               "default": '[{"field-id": 1, "names": ["ssn"]}]',
+                               "encryption.key-id": "ssn1"}, "location": "/ssn/1",
+                "snapshots": [{"manifest-list": "/ssn/1", "summary": {"total-records": "1"}}]}
+    path.write_bytes(gzip.compress(json.dumps(harmless).encode()))
+    assert not [one for one in audit(folder(table), policy=POLICY).findings
+                if "metadata files have values" in one.message]
 
 
 def test_plaintext_files_of_a_table_with_a_master_key_are_found(table):
@@ -142,16 +240,7 @@ def test_a_sensitive_partition_is_found(table):
 
 
 def test_keys_in_a_plaintext_manifest_are_found(table):
-    from pyiceberg import manifest
-    from pyiceberg.typedef import Record
-    path = folder(table) / "metadata" / "9-m0.avro"
-    file = manifest.DataFile.from_args(
-        content=manifest.DataFileContent.DATA, file_path="a", partition=Record(), record_count=1,
-        file_format=manifest.FileFormat.PARQUET, file_size_in_bytes=1, key_metadata=b"key")
-    with manifest.write_manifest(2, table.spec(), table.schema(), table.io.new_output(str(path)), 1,
-                                 "null") as writer:
-        writer.add_entry(manifest.ManifestEntry.from_args(
-            status=manifest.ManifestEntryStatus.ADDED, snapshot_id=1, data_file=file))
+    add_manifest(table, f"{table.location()}/data/a", key_metadata=b"key")
     findings = audit(folder(table), policy=POLICY).findings
     [finding] = [one for one in findings if one.kind == "log" and one.column is None]
     assert "keys of encrypted data files" in finding.message
@@ -208,7 +297,7 @@ def test_columns_are_named_as_in_parquet(tmp_path):
 
 def test_manifest_lists_have_no_bounds(table):
     [path] = (folder(table) / "metadata").glob("snap-*.avro")
-    assert read_values(LocalFileSystem(), str(path)) == set()
+    assert read_metadata_file(LocalFileSystem(), str(path)).values == set()
 
 
 @pytest.mark.parametrize("content", [

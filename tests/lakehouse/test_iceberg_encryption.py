@@ -210,11 +210,13 @@ def test_an_append_of_pyiceberg_fails_and_leaves_plaintext(spark, people, tmp_pa
 
 def test_an_audit_of_the_folder_finds_nothing(spark, people):
     result = audit(folder_of(spark, people), IcebergKeys(data_files(spark, people)), scan=True)
-    assert result.findings == [] and len(result.files) == 2
-    for file in result.files:
+    *files, unread = result.files
+    assert result.findings == [] and len(files) == 2
+    assert "which files of the table are not in this folder" in unread.not_checked[0]
+    for file in files:
         assert file.not_checked == []
         assert {column.column: column.state for column in file.columns} == {
             "ssn": "protected", "amount": "protected"}
     without = audit(folder_of(spark, people))
-    assert without.findings == [] and [file.encryption for file in without.files] \
+    assert without.findings == [] and [file.encryption for file in without.files[:2]] \
         == ["encrypted footer"] * 2
