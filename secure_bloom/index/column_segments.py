@@ -122,6 +122,7 @@ class SegmentMaker:
 
     def write(self) -> Segments:
         """Write the segments of all added files."""
+        self._folder.check_inside()
         written = []
         for builder in self._builders.values():
             if builder.num_files:

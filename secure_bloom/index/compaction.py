@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import posixpath
 from collections import defaultdict
@@ -60,6 +59,7 @@ def merge_some(table: Table, folder: IndexFolder, kms: CachedKms | None, choose:
         return 0
     listing = table.listing()
     places, uncovered = index.coverage(listing)
+    folder.check_inside()
     current = {place: path for path, place in places.items()}
     numbers = {segment.info.id: number for number, segment in enumerate(index.segments)}
 
@@ -132,6 +132,8 @@ def vacuum(folder: IndexFolder, kms: CachedKms | None, grace: float = GRACE,
            published: Container[str] = ()) -> list[str]:
     """Delete segments and manifests that the newest manifest does not need; return their names.
 
+    Files with names that this library does not make are left alone.
+
     Parameters
     ----------
     grace : float
@@ -149,7 +151,7 @@ def vacuum(folder: IndexFolder, kms: CachedKms | None, grace: float = GRACE,
     newest = posixpath.basename(folder.manifest_path(manifest.version))
     deleted = []
     # Manifests last: they tell a later call which segments were published.
-    for info in sorted(folder.infos(), key=lambda info: info.base_name.endswith(MANIFEST)):
+    for info in sorted(folder.own_infos(), key=lambda info: info.base_name.endswith(MANIFEST)):
         name = info.base_name
         # Later manifests are kept, too: they are torn, or another process has just published them.
         is_needed = name in segments or (name.endswith(MANIFEST) and name >= newest)
@@ -157,8 +159,7 @@ def vacuum(folder: IndexFolder, kms: CachedKms | None, grace: float = GRACE,
         is_young = info.mtime_ns is None or max(0, now - info.mtime_ns) < grace * 1e9
         if is_needed or (is_young and name not in published):
             continue
-        with contextlib.suppress(FileNotFoundError):
-            folder.filesystem.delete_file(info.path)
+        folder.delete(info.path)
         deleted.append(name)
     return deleted
 

@@ -24,16 +24,19 @@ from secure_bloom.errors import (
 )
 from secure_bloom.index.exclusive_files import create_exclusively
 from secure_bloom.index.manifest import Manifest, StoredManifest
-from secure_bloom.index.segment import ReadAt, SegmentInfo
+from secure_bloom.index.segment import PART_SUFFIX, SUFFIX, ReadAt, SegmentInfo
 from secure_bloom.keys.cache import CachedKms
+from secure_bloom.storage import inside
 from secure_bloom.storage.files import make_folder, write_file
-from secure_bloom.storage.local_files import list_folder
+from secure_bloom.storage.local_files import list_folder, temporary_target
 from secure_bloom.storage.small_files import check_regular, read_constant
 
 INDEX = "_index"
 MANIFEST = ".manifest"  #: suffix of manifests
 _VERSION = re.compile(rf"(\d{{12}}){re.escape(MANIFEST)}")
-_CLOCK = "clock"
+_CLOCK = "clock-"
+_OWN = re.compile(rf"{_VERSION.pattern}|{_CLOCK}[0-9a-f]{{32}}"
+                  rf"|[0-9a-f]{{32}}({re.escape(SUFFIX)}|{re.escape(PART_SUFFIX)})")
 _AT_ONCE = 16  # requests to a store
 _TRIES = 10
 _MAX_TORN = 8  # manifests
@@ -128,7 +131,7 @@ class IndexFolder:
 
         Raises FileExistsError if another writer has stored one with this version.
         """
-        make_folder(self.filesystem, self.path)
+        self._make()
         path, data = self.manifest_path(manifest.version), manifest.to_bytes()
         if len(data) > MAX_MANIFEST:
             raise UnsupportedError(f"the next manifest would have {len(data):,} bytes, more than "
@@ -139,8 +142,7 @@ class IndexFolder:
         """Delete all manifests of earlier versions, which a later complete one replaces."""
         for earlier in self.versions():
             if earlier < version:
-                with contextlib.suppress(FileNotFoundError):
-                    self.filesystem.delete_file(self.manifest_path(earlier))
+                self.delete(self.manifest_path(earlier))
 
     def versions(self) -> list[int]:
         """Return the versions of all manifests, in order."""
@@ -161,15 +163,36 @@ class IndexFolder:
         found = list_folder(self.filesystem, selector)
         return [info for info in found if info.type == pa_fs.FileType.File]
 
+    def own_infos(self) -> list[pa_fs.FileInfo]:
+        """List the files whose names this library makes."""
+        return [info for info in self.infos()
+                if _OWN.fullmatch(temporary_target(info.base_name) or info.base_name)]
+
+    def check_inside(self) -> None:
+        """Raise UnsupportedError if a link leads from the folder out of the table.
+
+        This precedes whatever is written to it.
+        """
+        inside.check_inside(self.filesystem, self.table, self.path)
+
+    def delete(self, path: str) -> None:
+        """Delete one of the files, if it exists; raises as :meth:`check_inside`."""
+        with contextlib.suppress(FileNotFoundError):
+            inside.delete_file(self.filesystem, self.table, path)
+
     def now_ns(self) -> int | None:
         """Return the time by the clock of modification times; None if the filesystem has none."""
-        path = posixpath.join(self.path, f"{_CLOCK}-{uuid.uuid4().hex}")
-        make_folder(self.filesystem, self.path)
+        path = posixpath.join(self.path, f"{_CLOCK}{uuid.uuid4().hex}")
+        self._make()
         write_file(self.filesystem, path, b"")
         found = self.filesystem.get_file_info(path).mtime_ns
         with contextlib.suppress(OSError):  # vacuum deletes it then
-            self.filesystem.delete_file(path)
+            self.delete(path)
         return found
+
+    def _make(self) -> None:
+        self.check_inside()
+        make_folder(self.filesystem, self.path)
 
     def open_segment(self, info: SegmentInfo) -> ReadAt:
         """Open a segment; return what reads from it. Its files are closed with the result.

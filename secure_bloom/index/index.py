@@ -254,6 +254,8 @@ class Index(Summarized):
                columns: str | Iterable[str] | None = None) -> list[str]:
         """Delete segments and manifests that the newest version does not need.
 
+        Files with names that this library does not make are left alone.
+
         Parameters
         ----------
         grace : float
@@ -266,6 +268,11 @@ class Index(Summarized):
         -------
         list of str
             Names of the deleted files.
+
+        Raises
+        ------
+        UnsupportedError
+            If the folder of an index is a link out of the table.
         """
         return [name for folder in self._folders(columns)
                 for name in compaction.vacuum(folder, self._kms, grace)]

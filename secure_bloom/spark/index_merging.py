@@ -100,6 +100,7 @@ class MergeTask:
     def __call__(self, number: int) -> WrittenPart:
         """Merge one of ``2**task_bits`` slices, and write it."""
         folder = IndexFolder(locate(self.root)[0], self.table, self.column)
+        folder.check_inside()
         key, plan = self.key.key, self.plan
         opened = [Segment(info, key.segment(bytes.fromhex(info.id)), folder.open_segment(info))
                   for info in self.segments]

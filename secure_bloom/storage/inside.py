@@ -2,11 +2,18 @@
 
 A user who may write into a table can add links to it, and markers that name files behind them. The
 next job runs with the rights of another user, which may suffice to delete those files.
+
+Deletions on a local filesystem are safe from links that are put there at the same moment, because
+no link is followed from the table on. Before a file is written or moved, its path is checked.
 """
 
 from __future__ import annotations
 
 import os
+import posixpath
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pyarrow.fs as pa_fs
 
@@ -14,16 +21,67 @@ from secure_bloom.errors import UnsupportedError
 from secure_bloom.storage.versions import without_subtree
 
 _LOCAL = ("local", "py::fsspec+file")  # filesystems with links
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def check_inside(filesystem: pa_fs.FileSystem, table: str, path: str) -> None:
     """Raise UnsupportedError if links lead from a path to a place outside of the table."""
+    _real_paths(filesystem, table, path)
+
+
+def delete_file(filesystem: pa_fs.FileSystem, table: str, path: str) -> None:
+    """Delete a file of a table; of a link, the link.
+
+    Raises UnsupportedError if its folder is outside of the table; FileNotFoundError; OSError.
+    """
+    with _opened(filesystem, table, posixpath.dirname(path)) as folder:
+        if folder is None:
+            filesystem.delete_file(path)
+        else:
+            os.unlink(posixpath.basename(path), dir_fd=folder)
+
+
+def delete_folder(filesystem: pa_fs.FileSystem, table: str, path: str) -> None:
+    """Delete a folder of a table, and everything below it; of links in it, the links.
+
+    Raises the errors of :func:`delete_file`.
+    """
+    check_inside(filesystem, table, path)
+    with _opened(filesystem, table, posixpath.dirname(path)) as folder:
+        if folder is None:
+            filesystem.delete_dir(path)
+        else:
+            shutil.rmtree(posixpath.basename(path), dir_fd=folder)
+
+
+def _real_paths(filesystem: pa_fs.FileSystem, table: str, path: str) -> tuple[str, str] | None:
+    """Return the real paths of a table and of what is in it; None if there can be no links."""
     inner, root = without_subtree(filesystem, table)
     if inner.type_name not in _LOCAL:
-        return
+        return None
     root = os.path.realpath(root)
     real = os.path.realpath(without_subtree(filesystem, path)[1])
     if os.path.commonpath([root, real]) != root:
-        raise UnsupportedError(f"a link leads from here out of the table {table}: jobs change "
-                               "nothing there; replace the link by a folder, or write to the "
-                               "folder itself", file=path)
+        raise UnsupportedError(f"a link leads from here out of the table {table}: nothing is "
+                               "changed there; replace the link by a folder, or use the path of "
+                               "the folder itself", file=path)
+    return root, real
+
+
+@contextmanager
+def _opened(filesystem: pa_fs.FileSystem, table: str, folder: str) -> Iterator[int | None]:
+    """Open a folder of a local table, without following links from the table on; else None."""
+    found = _real_paths(filesystem, table, folder)
+    # A subclass may have operations of its own.
+    if found is None or type(without_subtree(filesystem, table)[0]) is not pa_fs.LocalFileSystem:
+        yield None
+        return
+    root, real = found
+    descriptor = os.open(root, _FOLDER)
+    try:
+        for part in real[len(root):].strip("/").split("/") if real != root else ():
+            above, descriptor = descriptor, os.open(part, _FOLDER, dir_fd=descriptor)
+            os.close(above)
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow.fs as pa_fs
 
+from secure_bloom.storage import inside
 from secure_bloom.storage.files import make_folder, write_file
-from secure_bloom.storage.inside import check_inside
 from secure_bloom.storage.local_files import sync_file, sync_folder
 from secure_bloom.storage.visibility import (
     COMMITTED,
@@ -122,7 +122,7 @@ class JobFolder:
 
     def check_inside(self, path: str) -> None:
         """Raise UnsupportedError if links lead from a path to a place outside of the table."""
-        check_inside(self.filesystem, self.table, path)
+        inside.check_inside(self.filesystem, self.table, path)
 
     def make_folder(self, path: str) -> None:
         """Create a folder of the table."""
@@ -155,9 +155,8 @@ class JobFolder:
         Of a link to a file, the link is deleted. Raises UnsupportedError if the folder of the file
         is outside of the table.
         """
-        self.check_inside(posixpath.dirname(path))
         try:
-            self.filesystem.delete_file(path)
+            inside.delete_file(self.filesystem, self.table, path)
         except OSError:  # HDFS does not report the cause, and a store may have answered falsely
             if self.exists(path):
                 raise
@@ -204,8 +203,7 @@ class JobFolder:
                 self.sync([folder])
 
     def _delete_folder(self, path: str) -> None:
-        self.check_inside(path)
-        self.filesystem.delete_dir(path)
+        inside.delete_folder(self.filesystem, self.table, path)
 
     def _delete(self, paths: Iterable[str]) -> list[bool]:
         with ThreadPoolExecutor(_AT_ONCE) as pool:  # each request to an object store is slow

@@ -177,7 +177,13 @@ def temporary_name(path: str, kind: str = "tmp") -> str:
 
 def is_temporary(name: str) -> bool:
     """Whether a name is one of :func:`temporary_name`, of any kind."""
-    return re.fullmatch(r"\..+\.[0-9a-f]{16}\.[a-z]+", name, re.DOTALL) is not None
+    return temporary_target(name) is not None
+
+
+def temporary_target(name: str) -> str | None:
+    """Return the stem in one of :func:`temporary_name`; None if the name is another one."""
+    match = re.fullmatch(r"\.(.+)\.[0-9a-f]{16}\.[a-z]+", name, re.DOTALL)
+    return None if match is None else match[1]
 
 
 def temporary_stem(name: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from secure_bloom import write_dataset
 from secure_bloom.errors import SecureBloomError, UnsupportedError
+from secure_bloom.storage import inside
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import write_file
 from secure_bloom.storage.visibility import CommitRecord, new_name, signature
@@ -114,3 +115,31 @@ def test_links_inside_of_a_table_and_to_it_are_followed(local, tmp_path_factory)
     job.start()
     job.commit([local.stage(job, 3, directory="day=1")])
     assert local.all_values() == [3, 3]
+
+
+@pytest.mark.parametrize("exchanged", ["day=1", "day=1/hour=2"])
+def test_a_folder_that_is_exchanged_for_a_link_after_the_check_is_not_followed(
+        tmp_path, monkeypatch, exchanged):
+    lake, victim = tmp_path / "lake", tmp_path / "victim"
+    for folder in (lake / "day=1" / "hour=2", victim / "hour=2"):
+        (folder / "sub").mkdir(parents=True)
+        (folder / "x.parquet").touch()
+    (victim / "sub").mkdir()
+    (victim / "x.parquet").touch()
+    before = sorted(victim.rglob("*"))
+    checked = inside._real_paths
+
+    def then_exchanged(*arguments):
+        found = checked(*arguments)
+        if not (lake / exchanged).is_symlink():
+            os.rename(lake / exchanged, tmp_path / "away")
+            (lake / exchanged).symlink_to(victim)
+        return found
+
+    for delete, name in ((inside.delete_file, "x.parquet"), (inside.delete_folder, "sub")):
+        with monkeypatch.context() as patch, pytest.raises((OSError, UnsupportedError)):
+            patch.setattr(inside, "_real_paths", then_exchanged)
+            delete(pa_fs.LocalFileSystem(), str(lake), str(lake / "day=1" / "hour=2" / name))
+        assert sorted(victim.rglob("*")) == before
+        (lake / exchanged).unlink()
+        os.rename(tmp_path / "away", lake / exchanged)

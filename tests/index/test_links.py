@@ -1,0 +1,62 @@
+"""What other users put into the folder of an index, or in its place, is neither deleted nor
+written to."""
+
+import os
+from functools import partial
+
+import pyarrow as pa
+import pytest
+
+import secure_bloom
+from secure_bloom.errors import UnsupportedError
+from secure_bloom.index import Index, build
+from tests.index.helpers import ENCRYPTION, KMS, age, write
+
+HEX = "0123456789abcdef"
+
+
+@pytest.fixture
+def table(tmp_path):
+    table = tmp_path / "table"
+    write(table / "a.parquet", ["v1", "v2"])
+    age(table)
+    build(table, "ssn", KMS)
+    return table
+
+
+def test_only_files_that_this_library_makes_are_vacuumed(table):
+    folder = table / "_index" / "ssn"
+    others = {"people.parquet", "id_rsa", ".bashrc", "7.manifest", f"{HEX}.seg", "x.seg",
+              f"{HEX * 2}.seg.bak", f"{HEX * 2}.parquet", "clock-", f".people.csv.{HEX}.tmp"}
+    own = {f"{HEX * 2}.seg", f"{HEX * 2}.part", f"clock-{HEX * 2}", f".{HEX * 2}.seg.{HEX}.tmp",
+           f".000000000001.manifest.{HEX}.unlocked"}
+    for name in others | own:
+        (folder / name).touch()
+    deleted = Index.open(table, KMS).vacuum(0)
+    assert own <= set(deleted) and others <= set(os.listdir(folder))
+    assert others.isdisjoint(deleted) and own.isdisjoint(os.listdir(folder))
+
+
+@pytest.mark.parametrize("place", ["_index", "_index/ssn"])
+def test_nothing_changes_behind_a_link_in_place_of_an_index(table, tmp_path, place, caplog):
+    """The folder behind it has an index, too, so everything but its place is as it should be."""
+    write(table / "b.parquet", ["v3"])
+    age(table)
+    Index.open(table, KMS).update()
+    os.rename(table / place, victim := tmp_path / "victim")
+    (table / place).symlink_to(victim)
+    (table / "_index" / "ssn" / f"{HEX * 2}.seg").touch()
+    write(table / "c.parquet", ["v4"])
+    age(table)
+    before = {path: path.read_bytes() for path in victim.rglob("*.*")}
+    index = Index.open(table, KMS)
+    for change in (partial(index.vacuum, 0), index.update, index.compact, index.purge):
+        with pytest.raises(UnsupportedError, match="a link leads from here out of the table"):
+            change()
+    assert "out of the table" in str(index.rotate(old="pii", new="new").failed)
+    secure_bloom.write_dataset(pa.table({"ssn": ["v5"]}), table, mode="append",
+                               encryption=ENCRYPTION, keys=KMS, index="ssn")
+    assert "out of the table" in caplog.text
+    assert {path: path.read_bytes() for path in victim.rglob("*.*")} == before
+    for value in ("v1", "v3", "v4", "v5"):  # reading goes on
+        assert secure_bloom.read_table(table, KMS, filters=[("ssn", "=", value)]).num_rows == 1
