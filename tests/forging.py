@@ -10,6 +10,8 @@ from secure_bloom.parquet.header import decode_header, encode_header
 from tests.support import open_footer
 
 _META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA = 3, 8, 9  # fields of ColumnChunk
+#: fields of ColumnMetaData that pyarrow does not write: key-value metadata, geospatial statistics
+_MADE_UP = {8: (thrift.LIST, bytes.fromhex("1c18016b00")), 17: (thrift.STRUCT, b"\0")}
 _EMPTY = encode_header(32) + bytes(32)
 
 
@@ -63,6 +65,23 @@ def with_open_metadata(data: bytes, keys, column: str, bounds: tuple[bytes, byte
         struct.set(_META_DATA, thrift.STRUCT, meta)
         chunk._decoded.meta = None
     return data[:footer.start] + footer.to_bytes()
+
+
+def with_exposed_metadata(data: bytes, keys, column: str, fields) -> bytes:
+    """Return a file whose plaintext footer shows fields of an encrypted column's metadata.
+
+    ``fields`` are their ids. So do writers that redact less than they should.
+    """
+    footer = open_footer(data, key_retriever(keys))
+    for chunk in _chunks(footer, column, range(len(footer.row_groups))):
+        own = {field_id: (type_, raw) for field_id, type_, raw in chunk.metadata().fields}
+        chunk.to_change()
+        for field_id in fields:
+            chunk.exposed_metadata.set(field_id, *own.get(field_id, _MADE_UP.get(field_id)))
+        chunk._decoded.meta = None  # the module stays as it is
+    content = footer._content()
+    content += footer.crypto.footer_cipher.sign(content, footer._footer_aad())
+    return data[:footer.start] + content + len(content).to_bytes(4, "little") + b"PAR1"
 
 
 def under_another_name(data: bytes, keys, column: str, master_key: str, claimed: str) -> bytes:

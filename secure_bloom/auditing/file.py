@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -36,6 +37,7 @@ from secure_bloom.parquet import thrift
 from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, Disjoint, StoredFilter, read_filter
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header
+from secure_bloom.parquet.redaction import revealed
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.policy.policy import Policy
 from secure_bloom.policy.reading import (
@@ -303,11 +305,14 @@ class _ColumnAudit:
 
     def _check_statistics(self, encrypted: list[ColumnChunk]) -> None:
         footer = self._audit._footer
-        found = [chunk for chunk in encrypted if chunk.has_readable_bounds]
-        if found:
+        what = {chunk.row_group: found for chunk in encrypted if (found := revealed(chunk))}
+        if what:
             who = "anyone with the footer key" if footer.has_encrypted_footer else "anyone"
-            self._find("statistics", f"the column is encrypted, but {who} can read its minimum "
-                                     "and maximum values in the footer", _REWRITE, found)
+            named = ", ".join(dict.fromkeys(chain.from_iterable(what.values())))
+            self._find("statistics", f"the column is encrypted, but {who} can read in the footer: "
+                                     f"{named}",
+                       _SEAL if all(chunk.has_metadata_module for chunk in encrypted) else _REWRITE,
+                       [chunk for chunk in encrypted if chunk.row_group in what])
         found = self._with_plain_index(encrypted)
         if found:
             self._find("statistics", "the column is encrypted, but the minimum and maximum values "

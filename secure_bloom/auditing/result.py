@@ -16,7 +16,7 @@ KINDS = {
     "unencrypted": ("error", "A sensitive column that is not encrypted"),
     "master-key": ("error", "A column or footer under another master key than the policy "
                             "requires"),
-    "statistics": ("error", "Minimum and maximum values of an encrypted column can be read"),
+    "statistics": ("error", "Statistics of an encrypted column can be read without its key"),
     "plaintext-footer": ("error", "A footer that is not encrypted, although the policy requires "
                                   "it"),
     "algorithm": ("error", "Pages that are not authenticated, although the policy requires it"),

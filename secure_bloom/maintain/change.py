@@ -26,6 +26,7 @@ from secure_bloom.parquet.bloom_filter import (
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import MAGIC
 from secure_bloom.parquet.invocations import count_invocations
+from secure_bloom.parquet.redaction import redact
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.options import BloomFilterOptions
 from secure_bloom.storage.rewrite import Kept, Rewrite, Zeros
@@ -41,15 +42,16 @@ class Plan:
 
     ``build`` lists, by row group and column, the chunks that get a new filter, replacing any
     existing one, and how to size it, or its number of blocks. ``remove`` lists the chunks whose
-    existing filter is removed.
+    existing filter is removed, ``redact`` those whose metadata reveals something of their values.
     """
 
     build: list[tuple[ColumnChunk, BloomFilterOptions | int]] = field(default_factory=list)
     remove: list[ColumnChunk] = field(default_factory=list)
+    redact: list[ColumnChunk] = field(default_factory=list)
     notes: tuple[str, ...] = ()  # for the result
 
     def __bool__(self) -> bool:
-        return bool(self.build or self.remove)
+        return bool(self.build or self.remove or self.redact)
 
     def removed(self) -> list[ColumnChunk]:
         """The chunks whose existing filter is removed."""
@@ -87,7 +89,7 @@ class FileChange(Summarized):
     @classmethod
     def planned(cls, plan: Plan, file: ParquetFile) -> FileChange:
         """The changes that a plan would make."""
-        chunks = [*(chunk for chunk, _ in plan.build), *plan.remove]
+        chunks = [*(chunk for chunk, _ in plan.build), *plan.remove, *plan.redact]
         columns = dict.fromkeys(chunk.column.path for chunk in chunks)
         return cls(file.name, tuple(columns), len(plan.build), len(plan.removed()),
                    notes=plan.notes)
@@ -178,6 +180,8 @@ class _Writing:
         for chunk in self._plan.remove:
             chunk.remove_bloom_filter()
             chunk.finish()
+        for chunk in self._plan.redact:
+            redact(chunk)
         count_invocations(self._footer)
         yield self._footer.to_bytes()
 

@@ -1,4 +1,4 @@
-"""Repair leaks: replace plaintext Bloom filters of encrypted columns by encrypted ones."""
+"""Repair leaks: plaintext Bloom filters and statistics of encrypted columns."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from secure_bloom.maintain.change import Plan, leaks
 from secure_bloom.maintain.folders import MaintainResult, change_files
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header
+from secure_bloom.parquet.redaction import revealed
 from secure_bloom.policy.policy import Policy, as_policy
 from secure_bloom.policy.reading import violations
 from secure_bloom.reader import ParquetFile
@@ -31,6 +32,9 @@ def seal(path: FilePath, keys: Keys, *, policy: Policy | FilePath | None = None,
     bits are therefore not reused: the filter is rebuilt, with the same size, from the pages of the
     column, and no byte of the old one is left in the file. If the values of a column have no
     well-defined hash, the filter is removed.
+
+    Statistics and other metadata of encrypted columns that readers without their keys can read in
+    the footer are removed from it. They stay in the encrypted metadata of the column.
 
     Parameters
     ----------
@@ -95,7 +99,11 @@ def _check_policy(policy: Policy, file: ParquetFile) -> None:
 def _plan(file: ParquetFile) -> Plan:
     plan, hidden = Plan(), set()
     removed: dict[str, None] = {}
+    exposed: dict[str, dict[str, None]] = {}
     for chunk in file.footer.column_chunks():
+        if chunk.has_metadata_module and (what := revealed(chunk)):
+            plan.redact.append(chunk)
+            exposed.setdefault(chunk.column.path, {}).update(dict.fromkeys(what))
         try:
             is_leaking = leaks(file, chunk)
         except NO_KEY:
@@ -111,6 +119,9 @@ def _plan(file: ParquetFile) -> Plan:
                                + ", ".join(map(shown, sorted(hidden))))
     notes = [f"column {shown(path)}: its values have no well-defined hash, so the filter is removed"
              for path in removed]
+    notes += [f"column {shown(path)}: readers without its key could read in the footer: "
+              f"{', '.join(what)}; only its encrypted metadata has them now"
+              for path, what in exposed.items()]
     notes += [f"column {shown(path)}: cannot check whether it leaks without its key"
               for path in sorted(hidden)]
     plan.notes = tuple(notes)

@@ -7,7 +7,7 @@ filter (fields 14 and 15) is written to the module, and to the copy if there is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +32,6 @@ _OFFSET_INDEX, _COLUMN_INDEX = (4, 5), (6, 7)  # likewise: offset and length of 
 _TYPE, _PATH = 1, 3  # ColumnMetaData: physical type, path in the schema
 _NUM_VALUES, _COMPRESSED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 5, 7, 9, 11  # ColumnMetaData
 _STATISTICS, _ENCODING_STATS, _BLOOM_OFFSET, _BLOOM_LENGTH = 12, 13, 14, 15  # likewise
-_GEOSPATIAL = 17  # likewise
-_BOUNDS = 1, 2, 5, 6  # Statistics: max, min, max_value, min_value
 _DATA_PAGES = (0, 3)  # PageType: versions 1 and 2
 _DICTIONARY_ENCODINGS = {2, 8}  # Encoding: PLAIN_DICTIONARY, RLE_DICTIONARY
 
@@ -142,8 +140,7 @@ class ColumnChunk:
 
         A column without its own key uses the footer key, and its metadata is in the footer.
         """
-        return self.encryption == "footer key" \
-            or self._struct.get_binary(_ENCRYPTED_META_DATA) is not None
+        return self.encryption == "footer key" or self.has_metadata_module
 
     @property
     def key_metadata(self) -> bytes | None:
@@ -278,19 +275,31 @@ class ColumnChunk:
         return RawStatistics(meta.get_int(_NUM_VALUES), found.get_int(3), *bounds)
 
     @property
-    def has_readable_bounds(self) -> bool:
-        """Whether minimum and maximum of an encrypted column are stored outside its module.
+    def has_metadata_module(self) -> bool:
+        """Whether the column's metadata is in a module of its own."""
+        return self._struct.get_binary(_ENCRYPTED_META_DATA) is not None
 
-        The footer key then suffices to read them; under a plaintext footer, no key is needed.
+    @property
+    def exposed_metadata(self) -> Struct | None:
+        """The ColumnMetaData of an encrypted column that can be read without the column's key.
+
+        The footer key then suffices to read it; under a plaintext footer, no key is needed.
         """
-        written = self._written_metadata()
-        in_footer = self.encryption == "footer key" and self._file.crypto.has_encrypted_footer
-        if written is None or self.encryption is None or in_footer:
-            return False
-        raw = written.get(_STATISTICS)
-        found = thrift.decode(raw, {})[0] if isinstance(raw, bytes) else thrift.Struct()
-        return written.get(_GEOSPATIAL) is not None \
-            or any(found.get(field) is not None for field in _BOUNDS)
+        crypto_metadata = self._struct.get(_CRYPTO_META_DATA)
+        if crypto_metadata is None or (self._file.crypto.has_encrypted_footer
+                                       and self.encryption == "footer key"):
+            return None
+        return self._written_metadata()
+
+    def redact(self, fields: Iterable[int]) -> None:
+        """Remove fields from the copy of the metadata that is stored next to the module."""
+        exposed = self.exposed_metadata
+        assert exposed is not None and self.has_metadata_module
+        for field in fields:
+            exposed.remove(field)
+        if self._group.raw(self.column.ordinal) is not None:  # the module stays as it is
+            self._group.replace(self.column.ordinal, thrift.encode(self._struct))
+            self._known = None
 
     @property
     def hides_bloom_filter(self) -> bool:

@@ -24,6 +24,7 @@ from secure_bloom.errors import AuthenticationError, FormatError
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.file_crypto import ALGORITHM_LAYOUT, EncryptionAlgorithm, FileCrypto
+from secure_bloom.parquet.redaction import redact
 from secure_bloom.parquet.row_group import COLUMN_ORDERS, ROW_GROUP_LAYOUT, RowGroup, Shared
 from secure_bloom.parquet.schema import (
     SCHEMA_ELEMENT_LAYOUT,
@@ -170,7 +171,13 @@ class Footer(Summarized):
             chunks[ordinal].set_bloom_filter(*places[ordinal])
 
     def to_bytes(self) -> bytes:
-        """Return the changed footer up to the end of the file, encrypted or signed again."""
+        """Return the changed footer up to the end of the file, encrypted or signed again.
+
+        A plaintext footer that is signed reveals nothing about the values of encrypted columns.
+        """
+        if self.is_encrypted and not self.has_encrypted_footer:
+            for chunk in self.column_chunks():
+                redact(chunk)
         content = self._content()
         magic = MAGIC
         if self._crypto_meta is not None:

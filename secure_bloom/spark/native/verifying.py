@@ -26,6 +26,7 @@ from secure_bloom.keys.environment import open_client
 from secure_bloom.keys.material import find_material
 from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, Disjoint, detect_filter, read_filter
 from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.redaction import has_readable_bounds
 from secure_bloom.parquet.schema import is_at_or_below
 from secure_bloom.policy.policy import as_policy
 from secure_bloom.policy.reading import violations
@@ -268,7 +269,7 @@ class _FileCheck:
         self._check_key_length(cipher, encryption, "the column", **chunk.place)
 
     def _check_bounds(self, chunk: ColumnChunk) -> None:
-        if chunk.has_readable_bounds:
+        if has_readable_bounds(chunk):  # parquet-java leaves the size statistics in every file
             self.report("minimum and maximum of the encrypted column can be read without its key: "
                         "withdraw the file, and rewrite it", **chunk.place)
 
