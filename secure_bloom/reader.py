@@ -41,6 +41,7 @@ from secure_bloom.errors import (
     FileError,
     FormatError,
     KeyRetrievalError,
+    UnsupportedError,
     error_location,
     unknown_column,
 )
@@ -111,6 +112,8 @@ class ParquetFile(Summarized):
         With the name of the file, and with row group and column if applicable.
     ColumnError
         If ``require_encryption`` names a column that does not exist.
+    UnsupportedError
+        If the file is a summary of other files (``_metadata``), without rows of its own.
     ChangedMeanwhileError
         If the file was replaced or changed while it was read.
     """
@@ -130,9 +133,16 @@ class ParquetFile(Summarized):
             self._content, self._magic = read_footer(self._source)
             self._footer = Footer(self._content, self._magic, self._keys,
                                   start=self._source.size - TAIL_SIZE - len(self._content))
+            self._check_has_rows()
             check_encryption(self._footer, self._keys, requirement, self.path)
         self._column_keys = ColumnKeys(self._footer, self.name)
         self._filters = FileFilters(self._source, self._footer, filter_cache)
+
+    def _check_has_rows(self) -> None:
+        """Raise UnsupportedError if this is only a summary of other files."""
+        if self._footer.is_summary:
+            raise UnsupportedError("this is a summary of the footers of other files, without rows "
+                                   "of its own; open these files, or their folder")
 
     @property
     def name(self) -> str:

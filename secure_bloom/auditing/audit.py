@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple
@@ -48,6 +49,7 @@ from secure_bloom.policy.policy import Policy, as_policy
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import FilePath, Source, resolve
 from secure_bloom.storage.many_files import each_file
+from secure_bloom.storage.summary_files import summaries_among
 from secure_bloom.storage.versions import until_unchanged, without_subtree
 from secure_bloom.storage.visibility import parquet_files
 
@@ -64,8 +66,9 @@ def audit(path: FilePath, keys: Keys = None, *,
     Parameters
     ----------
     path : str or path
-        A Parquet file from any writer, or a folder of Parquet files. In folders of Delta Lake and
-        Iceberg tables, all files are audited, live or not, and the log or metadata.
+        A Parquet file from any writer, or a folder of Parquet files, with their summaries
+        (``_metadata``). In folders of Delta Lake and Iceberg tables, all files are audited, live or
+        not, and the log or metadata.
     keys : KmsClient or ExplicitKeys, optional
         To audit encrypted parts as well. Without keys, the audit sees what an attacker sees.
     policy : Policy, str or path, optional
@@ -98,12 +101,13 @@ def audit(path: FilePath, keys: Keys = None, *,
     policy = as_policy(policy)
     filesystem, path = resolve(path, filesystem)
     indexes: list[IndexFolder] = []
-    tables = TablesBelow()
+    tables, summaries = TablesBelow(), list[str]()
 
     def note(found: Iterable[str]) -> None:
         found = list(found)
         indexes[:] = index_folders(filesystem, path, found)
         tables.find(path, found)
+        summaries[:] = [posixpath.join(path, one) for one in summaries_among(found)]
 
     paths = tables.data_files(parquet_files(filesystem, path, note))
     keys = shared_keys(keys)
@@ -121,7 +125,7 @@ def audit(path: FilePath, keys: Keys = None, *,
         result.files += [files[one] for one in paths]
         return [files[one] for one in paths]
 
-    audit_files(paths, advance)
+    audit_files([*paths, *summaries], advance)
     tables.audit(filesystem, result, keys, policy, files_at_once, audit_files)
     result.findings += auditing.shared_ids()
     result.findings += audit_indexes(indexes, result.files,
@@ -129,6 +133,13 @@ def audit(path: FilePath, keys: Keys = None, *,
     if policy is not None:
         result.findings += _without_match(policy, result, filesystem)
     return result
+
+
+class _AnyFile(ParquetFile):
+    """A file, which may be a summary of other files: its statistics may leak as theirs do."""
+
+    def _check_has_rows(self) -> None:
+        pass
 
 
 class _Shared:
@@ -195,7 +206,7 @@ class _Auditing:
             return result, findings
 
     def _open(self, path: str, keys: Keys) -> tuple[FileAudit, list[AuditFinding]]:
-        with ParquetFile(path, keys, filesystem=self._filesystem) as file:
+        with _AnyFile(path, keys, filesystem=self._filesystem) as file:
             policy = None if self._policy is None else self._policy.for_path(file.path)
             audit = OpenFileAudit(file, policy, self._guesses, self._scan)
             audit.run()

@@ -53,6 +53,7 @@ from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 
 _SEAL = "repair the file with secure-bloom seal, and withdraw its copies"
 _REWRITE = "rewrite the file, and withdraw its copies"
+_DELETE = "delete this summary of other files, which readers do without, and withdraw its copies"
 _ATTACH = "rebuild the filter with secure-bloom attach --replace"
 
 
@@ -165,7 +166,8 @@ class _ColumnAudit:
             self._find(UNENCRYPTED, "the column is sensitive, but its data is not encrypted",
                        _REWRITE, plain)
         self._check_policy()
-        self._find_places()
+        if not self._audit._footer.is_summary:  # it has no filters, nor page indexes
+            self._find_places()
         for chunk in (chunk for chunk in self._chunks if chunk.row_group in self._stored):
             self._look_at(chunk)
         self._report_leaks()
@@ -310,14 +312,19 @@ class _ColumnAudit:
             who = "anyone with the footer key" if footer.has_encrypted_footer else "anyone"
             named = ", ".join(dict.fromkeys(chain.from_iterable(what.values())))
             self._find("statistics", f"the column is encrypted, but {who} can read in the footer: "
-                                     f"{named}",
-                       _SEAL if all(chunk.has_metadata_module for chunk in encrypted) else _REWRITE,
+                                     f"{named}", self._remedy(encrypted),
                        [chunk for chunk in encrypted if chunk.row_group in what])
-        found = self._with_plain_index(encrypted)
+        found = [] if footer.is_summary else self._with_plain_index(encrypted)
         if found:
             self._find("statistics", "the column is encrypted, but the minimum and maximum values "
                                      "of its pages are stored in a column index that is not",
                        _REWRITE, found)
+
+    def _remedy(self, chunks: list[ColumnChunk]) -> str:
+        """Return what removes statistics of encrypted columns from the footer."""
+        if self._audit._footer.is_summary:
+            return _DELETE
+        return _SEAL if all(chunk.has_metadata_module for chunk in chunks) else _REWRITE
 
     def _with_plain_index(self, chunks: list[ColumnChunk]) -> list[ColumnChunk]:
         try:

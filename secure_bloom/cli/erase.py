@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
@@ -39,8 +41,8 @@ if TYPE_CHECKING:
 @click.option("--html", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
               help="Also write the report as an HTML page.")
 @click.option("--hash-key", type=click.File("rb"), metavar="FILE",
-              help="File with the key of the hashes that stand for values in reports. Default: a "
-                   "random key.")
+              help="File with the key of the hashes that stand for values in reports: at least 16 "
+                   "bytes, readable by its owner only. Default: a random key.")
 @index_option
 @kms_options
 @jobs_option
@@ -67,7 +69,7 @@ def erase(ctx: click.Context, path: str, column: str, given: tuple[str, ...], fi
     from secure_bloom.erasing.erasure import MAX_SHARE
     from secure_bloom.erasing.search import parse_texts
     values = parse_texts(path, column, given_values(given, file), kms)
-    key = None if hash_key is None else hash_key.read()
+    key = None if hash_key is None else _hash_key(hash_key)
     with progress(f"erasing from {Path(path).name}") as advance:
         result = erase(path, column, values, kms, dry_run=dry_run,
                        max_share=1 if yes else MAX_SHARE, hash_key=key, index=index,
@@ -83,3 +85,12 @@ def erase(ctx: click.Context, path: str, column: str, given: tuple[str, ...], fi
         from secure_bloom.cli.report import render_erasure
         echo(render_erasure(result))
     ctx.exit(0 if dry_run or result.is_complete else BAD)
+
+
+def _hash_key(file: BinaryIO) -> bytes:
+    status = os.fstat(file.fileno())
+    if os.name == "posix" and stat.S_ISREG(status.st_mode) and status.st_mode & 0o077:
+        raise click.BadParameter(f"other users may read or change {file.name}, and with this key "
+                                 "test values against reports: run chmod 600, or make a new key",
+                                 param_hint="--hash-key")
+    return file.read()

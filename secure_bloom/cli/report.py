@@ -344,6 +344,8 @@ def render_erasure(result: EraseResult) -> str:
                      "dictionary: run it again")
     if result.indexes:
         lines.append(f"indexes brought up to date: {names(result.indexes)}")
+    if result.summaries:
+        lines.append(f"summary files removed: {names(result.summaries)}")
     return "\n".join([*lines, *(f"out of reach: {one}" for one in result.out_of_reach)])
 
 

@@ -9,6 +9,7 @@ from secure_bloom.crypto.aad import ModuleType
 from secure_bloom.errors import FormatError, error_location
 from secure_bloom.maintain.build import build_filter
 from secure_bloom.maintain.change import stored_filter
+from secure_bloom.parquet import thrift
 from secure_bloom.parquet.bloom_filter import copied_filter, encode_filter, read_header
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.pages import StoredPages, copied_pages, moved_index, placed_index
@@ -47,10 +48,15 @@ class NewChunk(Protocol):
 
 
 class CopiedChunk:
-    """A column chunk whose pages are copied; if it is encrypted, then under its new identity."""
+    """A column chunk whose pages are copied; if it is encrypted, then under its new identity.
 
-    def __init__(self, chunk: ColumnChunk, file: ParquetFile):
+    As one range of bytes if possible: if it is not encrypted, and no structure of the footer has
+    an extension. Then the headers of pages are taken to have none, either.
+    """
+
+    def __init__(self, chunk: ColumnChunk, file: ParquetFile, *, may_have_extensions: bool):
         self.chunk, self._file = chunk, file
+        self._is_as_it_was = chunk.modules is None and not may_have_extensions
         self._place, self._modules = chunk.place, chunk.modules  # those of the old file
         self._pages = _kept(chunk, chunk.pages, file)
         self._column_index = _kept(chunk, chunk.column_index, file)
@@ -62,7 +68,7 @@ class CopiedChunk:
         self._start = start
         if self._pages is None:
             return
-        if self._modules is None:
+        if self._is_as_it_was:
             move_pages(self.chunk, start - self._pages.start)
             yield self._pages
             return
@@ -74,7 +80,7 @@ class CopiedChunk:
     def filter(self) -> Sequence[Part]:
         if self._filter is None:
             return []
-        if self._modules is None:
+        if self._is_as_it_was:
             return [self._filter]
         with error_location(**self._place):
             return copied_filter(self._file, *_range(self._filter), self._modules,
@@ -84,7 +90,7 @@ class CopiedChunk:
         pass  # it has no rows
 
     def column_index(self) -> Part | None:
-        if self._column_index is None or self._modules is None:
+        if self._column_index is None or self._is_as_it_was:
             return self._column_index
         return self._copied(self._column_index, ModuleType.COLUMN_INDEX)
 
@@ -98,13 +104,14 @@ class CopiedChunk:
             data: bytes = self._file.read_at(size, start)
             if self._modules is not None:
                 data = self._modules.decrypt(data, module_type)
+            data = thrift.without_extensions(data)
             if module_type == ModuleType.OFFSET_INDEX:
                 data = self._moved(data)
             new = self.chunk.modules
             return data if new is None else new.encrypt(data, module_type)
 
     def _moved(self, offset_index: bytes) -> bytes:
-        if self._modules is not None and self._pages is not None:
+        if not self._is_as_it_was and self._pages is not None:
             return placed_index(offset_index, self._start + self._stored.dictionary_size,
                                 self._stored.data_sizes)
         return moved_index(offset_index, self._start - self._pages.start if self._pages else 0)

@@ -48,8 +48,9 @@ def erase(path: FilePath, column: str, values: object, keys: Keys = None, *, dry
     max_share : float
         Refuse to erase a larger share of all rows; 1 allows any.
     hash_key : bytes, optional
-        Key of the hashes that stand for values in the report. Default: a random one, so that the
-        report reveals nothing.
+        Key of the hashes that stand for values, and for old files, in the report; at least 16
+        bytes. Default: a random one for values, and no hashes of old files, so that the report
+        reveals nothing.
     filesystem : pyarrow.fs.FileSystem, optional
         Default: the local file system, or the one that a URI names.
     index : {"auto", "off", "require"}
@@ -75,7 +76,8 @@ def erase(path: FilePath, column: str, values: object, keys: Keys = None, *, dry
     PredicateError
         If a value cannot be compared with the column.
     ValueError
-        If there are no values, or more rows would go than ``max_share`` allows.
+        If there are no values, more rows would go than ``max_share`` allows, or ``hash_key`` is
+        too short.
     UnsupportedError
         If the files belong to a Delta Lake, Iceberg or Hudi table, or if a file cannot be written
         in the way in which it is stored.

@@ -13,13 +13,14 @@ from typing import Any, TypeVar
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.display import count
+from secure_bloom.display import count, names
 from secure_bloom.erasing.file import Rewritten, rewrite_for_job, rewrite_in_place
 from secure_bloom.erasing.leftover_search import LeftoverSearch
 from secure_bloom.erasing.leftovers import RemovedValues
 from secure_bloom.erasing.matching import ErasedValues
 from secure_bloom.erasing.result import Absence, ErasedFile, ErasedValue, EraseResult
 from secure_bloom.erasing.search import Occurrences, find_occurrences, only_in_dictionaries
+from secure_bloom.erasing.summaries import remove_summaries, summaries_with_values
 from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError, UnsupportedError
 from secure_bloom.index.folder import indexed_columns
 from secure_bloom.index.index import Index
@@ -36,6 +37,7 @@ Result = TypeVar("Result")
 _TRIES = 5  # after other jobs have changed files meanwhile
 _MAX_PAUSE = 0.2  # seconds
 MAX_SHARE = 0.01  #: of all rows that may go, by default
+_MIN_HASH_KEY = 16  # bytes
 
 _STATEMENTS = {
     # Delta's log would keep the values in the condition of a DELETE.
@@ -70,6 +72,7 @@ class Erasure:
         self.filesystem, self.path, self.erased = filesystem, path, erased
         self.keys, self.index, self.files_at_once = keys, index, files_at_once
         _check_no_table(filesystem, path, erased.column)
+        self.hash_key: bytes | None = None
         self.is_folder = filesystem.get_file_info(path).type == pa_fs.FileType.Directory
 
     def run(self, *, dry_run: bool, max_share: float, hash_key: bytes | None,
@@ -84,9 +87,13 @@ class Erasure:
             _check_share(found, max_share)
             removed = leftovers.removed(self.erased, found)
             leftovers.add_to(found, removed)
-            result = self._report(found, hash_key, dry_run)
-            if not dry_run:
-                result.files = self._change(found, lambda done: advance(1 / 4 + done / 2))
+            result = self._report(found, dry_run)
+            if dry_run:
+                result.summaries = summaries_with_values(self.filesystem, self.path)
+                result.out_of_reach += self._unsearched(found)
+            else:
+                result.files = self._change(found, result.summaries,
+                                            lambda done: advance(1 / 4 + done / 2))
             return result, removed
 
         def verify() -> Occurrences:
@@ -94,6 +101,10 @@ class Erasure:
             leftovers.add_to(found, removed)
             return found
 
+        if hash_key is not None and len(hash_key) < _MIN_HASH_KEY:
+            raise ValueError(f"the key of the hashes has {len(hash_key)} bytes, but needs at least "
+                             f"{_MIN_HASH_KEY}: make one with openssl rand 32")
+        self.hash_key = hash_key
         leftovers = LeftoverSearch(self.filesystem, self.path, self.keys, self.files_at_once)
         result, removed = _unless_changed(find_and_change)
         if dry_run:
@@ -108,6 +119,7 @@ class Erasure:
         left = _unless_changed(verify)
         result.absence = Absence(left.found_rows, left.report.files, left.report.row_groups,
                                  left.num_dictionaries, left.found_dictionaries)
+        result.out_of_reach += self._unsearched(left)
         return result
 
     def find(self, advance: Callable[[float], None]) -> Occurrences:
@@ -115,23 +127,46 @@ class Erasure:
         return find_occurrences(self.path, self.erased, self.keys, self.filesystem,
                                 self.index, advance)
 
-    def _change(self, found: Occurrences, advance: Callable[[float], None]) -> list[ErasedFile]:
-        """Replace the files that have such rows; return what became of them."""
+    def _unsearched(self, found: Occurrences) -> list[str]:
+        """Return what is said of metadata that may have the values."""
+        if not found.metadata:
+            return []
+        values = {str(value) for value in self.erased.values}
+        known = [name for name in sorted(found.metadata)
+                 if not any(value in name for value in values)]
+        return ["key-value metadata, which is kept and cannot be searched, in up to "
+                f"{count(max(found.metadata.values()), 'file')}: {names(known, 10)}"]
+
+    def _change(self, found: Occurrences, summaries: list[str],
+                advance: Callable[[float], None]) -> list[ErasedFile]:
+        """Replace the files that have such rows; return what became of them.
+
+        Summary files are removed before that, once nothing else can fail: also if there is nothing
+        to replace, since they may have the values of files that were replaced by others.
+        """
+        def remove() -> None:
+            summaries[:] = remove_summaries(self.filesystem, self.path)
+
         if self.filesystem.type_name == "local":  # what was killed may have left rows, too
             remove_leftovers_of(self.filesystem, parquet_files(self.filesystem, self.path))
         if not self.is_folder:
+            remove()
             return [rewrite_in_place(self.filesystem, path, self.erased, set(groups), self.keys,
-                                     advance) for path, groups in found.files.items()]
+                                     advance, self.hash_key)
+                    for path, groups in found.files.items()]
         job = Job(self.filesystem, self.path, False)
         if not found.files and not job.exists(f"{job.table}/{STAGING}"):
+            remove()
             return []
         job.start(is_of_process=True)  # also finishes what an erasure that was killed has left
         if not found.files:
             job.abort()
+            remove()
             return []
         try:
             rewritten = list(self.rewrite(job, found, advance))
             _remove_checksums(self.filesystem, rewritten)
+            remove()
         except BaseException:
             job.abort()
             raise
@@ -164,7 +199,8 @@ class Erasure:
             def tell(fraction: float) -> None:
                 done[number] = fraction
                 advance(sum(done) / len(done))
-            return rewrite_for_job(job, number, path, self.erased, groups, self.keys, tell)
+            return rewrite_for_job(job, number, path, self.erased, groups, self.keys, tell,
+                                   self.hash_key)
 
         with ThreadPoolExecutor(self.files_at_once) as pool:
             tasks = [pool.submit(rewrite, number, path, set(groups))
@@ -177,8 +213,8 @@ class Erasure:
                     task.cancel()
                 raise
 
-    def _report(self, found: Occurrences, hash_key: bytes | None, dry_run: bool) -> EraseResult:
-        key = secrets.token_bytes(32) if hash_key is None else hash_key
+    def _report(self, found: Occurrences, dry_run: bool) -> EraseResult:
+        key = secrets.token_bytes(32) if self.hash_key is None else self.hash_key
         return EraseResult(
             self.path, self.erased.column, dry_run, found.num_files, found.num_rows,
             [ErasedFile(file, None, found.rows_of[file], sum(groups.values()),

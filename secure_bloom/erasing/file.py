@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import posixpath
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,7 +38,7 @@ class Rewritten(NamedTuple):
 
 
 def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_groups: set[int],
-                    keys: Keys, advance: Advance) -> Rewritten:
+                    keys: Keys, advance: Advance, hash_key: bytes | None) -> Rewritten:
     """Write a file of a job without the rows to erase.
 
     Parameters
@@ -50,7 +51,7 @@ def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_
     erased : ErasedValues
     row_groups : set of int
         Those to write again: they have rows to erase, or values of these in their dictionaries.
-    keys, advance
+    keys, advance, hash_key
         As for :func:`.erase`.
 
     Raises
@@ -68,7 +69,7 @@ def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_
         if job.exists(material_path(path)):
             create_material(job.filesystem, new, read_material(job.filesystem, path)
                             | remaining.keys.external_material)
-        before = _sha256(rewrite.source)
+        before = _hmac(rewrite.source, hash_key)
         rewrite.write_to(new, remaining.parts())
         staged = job.staged(new, remaining.num_rows, remaining.filters)
         described = ErasedFile(path, visible, file.num_rows, file.num_rows - remaining.num_rows,
@@ -79,11 +80,12 @@ def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_
 
 
 def rewrite_in_place(filesystem: pa_fs.FileSystem, path: str, erased: ErasedValues,
-                     row_groups: set[int], keys: Keys, advance: Advance) -> ErasedFile:
+                     row_groups: set[int], keys: Keys, advance: Advance,
+                     hash_key: bytes | None) -> ErasedFile:
     """Replace a file by one without the rows to erase; errors as for :func:`rewrite_for_job`."""
     with _opened(filesystem, path, keys) as (rewrite, file):
         remaining = _remaining(file, erased, row_groups, advance, has_new_material=False)
-        before, has_other_names = _sha256(rewrite.source), rewrite.has_other_names
+        before, has_other_names = _hmac(rewrite.source, hash_key), rewrite.has_other_names
         rewrite.replace_by(remaining.parts())
         return ErasedFile(path, path, file.num_rows, file.num_rows - remaining.num_rows, before,
                           _sha256_of(filesystem, path), has_other_names,
@@ -122,11 +124,20 @@ def _remaining(file: ParquetFile, erased: ErasedValues, row_groups: set[int],
 def _sha256_of(filesystem: pa_fs.FileSystem, path: str) -> str:
     source = Source(path, filesystem)
     with source.file:
-        return _sha256(source)
+        digest = hashlib.sha256()
+        for block in _blocks(source):
+            digest.update(block)
+        return digest.hexdigest()
 
 
-def _sha256(source: Source) -> str:
-    digest = hashlib.sha256()
-    for start in range(0, source.size, _BLOCK):
-        digest.update(source.read_at(_BLOCK, start))
+def _hmac(source: Source, key: bytes | None) -> str | None:
+    if key is None:
+        return None
+    digest = hmac.new(key, digestmod="sha256")
+    for block in _blocks(source):
+        digest.update(block)
     return digest.hexdigest()
+
+
+def _blocks(source: Source) -> Iterator[bytes | memoryview]:
+    return (source.read_at(_BLOCK, start) for start in range(0, source.size, _BLOCK))

@@ -16,7 +16,7 @@ _MOST = 1000  # rows of a table
 def render_page(result: EraseResult) -> str:
     """Render the complete page."""
     files = [[one.file, one.new_file or "", f"{one.rows_before:,}", f"{one.rows_removed:,}",
-              one.sha256_before or "", one.sha256_after or ""] for one in result.files]
+              one.hmac_before or "", one.sha256_after or ""] for one in result.files]
     values = [[one.hash, f"{one.found:,}"] for one in result.values]
     return html_page(f"Erasure from {result.path}", [
         f"<h1>Erasure</h1><p><code>{escape(result.path)}</code>, column "
@@ -24,9 +24,10 @@ def render_page(result: EraseResult) -> str:
         _verdict(result),
         "" if result.absence is None else _absence(result.absence),
         _table("Files that were changed", ["file", "new file", "rows before", "rows removed",
-                                           "SHA-256 before", "SHA-256 after"], files),
+                                           "HMAC-SHA-256 before", "SHA-256 after"], files),
         _table("Values", ["keyed hash (HMAC-SHA-256)", "found"], values),
         _list("Indexes that were brought up to date", result.indexes),
+        _list("Summary files that were removed", [] if result.dry_run else result.summaries),
         _list("What is out of reach", result.out_of_reach)])
 
 

@@ -71,6 +71,7 @@ class RemainingRows:
         self._rows = RowReader(file, stays)
         # Not the footer of the file, with which it is read.
         self._footer = Footer(file.stored_footer, file.magic, file.keys, start=file.footer.start)
+        self._may_have_extensions = self._footer.may_have_extensions
         self.keys = RenewedKeys(file.keys, has_new_material=has_new_material)
         self.accepts_old_pages = False
         self._chunks: list[NewChunk] = []
@@ -141,7 +142,7 @@ class RemainingRows:
             if one.chunk.offset_index is not None:
                 yield from self._placed(one.chunk, one.offset_index(), set_offset_index)
         self._footer.keep_row_groups(kept)
-        yield self._footer.to_bytes()
+        yield self._footer.to_bytes_without_extensions()
 
     def _num_left(self, group: RowGroup) -> int:
         erased = self._erased.get(group.number)
@@ -155,17 +156,19 @@ class RemainingRows:
         start, erased = self._position, self._erased.get(group.number)
         rows = None if erased is None else self._rows.remaining(group.number, erased)
         chunks: Sequence[NewChunk] = self._written(group, rows) if rows is not None \
-            else [CopiedChunk(chunk, self._file) for chunk in group]
+            else [CopiedChunk(chunk, self._file, may_have_extensions=self._may_have_extensions)
+                  for chunk in group]
         self._chunks += chunks
         for chunk in group:
-            chunk.metadata_to_change()  # decrypted with its old key
+            chunk.remove_extensions()  # and decrypt the metadata with its old key
             key_metadata = self.keys.renewed(chunk.key_metadata)
             if key_metadata is not None:
                 chunk.set_key_metadata(key_metadata)
         group.place(number, start, shared)
         for one in chunks:
             yield from one.pages(self._position)
-        if rows is not None or any(chunk.encryption for chunk in group):
+        if rows is not None or self._may_have_extensions \
+                or any(chunk.encryption for chunk in group):
             group.resize(group.num_rows if rows is None else rows.num_rows,
                          self._position - start, sum(map(total_size, group)))
         for one in chunks:  # here, not at the end, so that few filters are in memory

@@ -21,8 +21,12 @@ class ErasedFile:
     new_file : str or None
         Its path now; None in a dry run.
     rows_before, rows_removed : int
-    sha256_before, sha256_after : str or None
-        Of all bytes of the file, in hexadecimal; None in a dry run.
+    hmac_before : str or None
+        HMAC-SHA-256 of all bytes of the file before, in hexadecimal, with the key of the hashes of
+        values; None in a dry run, and without such a key. A hash without a key would tell whoever
+        guesses an erased value that the guess is right.
+    sha256_after : str or None
+        SHA-256 of all bytes of the new file, in hexadecimal; None in a dry run.
     has_other_names : bool
         Whether the file had hard links, which keep the rows.
     accepts_old_pages : bool
@@ -36,7 +40,7 @@ class ErasedFile:
     new_file: str | None
     rows_before: int
     rows_removed: int
-    sha256_before: str | None = None
+    hmac_before: str | None = None
     sha256_after: str | None = None
     has_other_names: bool = False
     accepts_old_pages: bool = False
@@ -99,6 +103,8 @@ class EraseResult(Summarized):
         None in a dry run.
     indexes : list of str
         The columns of indexes that were brought up to date.
+    summaries : list of str
+        The summary files that were removed, or would be: ``_metadata`` and ``_common_metadata``.
     out_of_reach : list of str
         What may still have the values.
     """
@@ -112,6 +118,7 @@ class EraseResult(Summarized):
     values: list[ErasedValue] = field(default_factory=list)
     absence: Absence | None = None
     indexes: list[str] = field(default_factory=list)
+    summaries: list[str] = field(default_factory=list)
     out_of_reach: list[str] = field(default_factory=list)
 
     @property

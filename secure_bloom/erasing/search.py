@@ -20,6 +20,7 @@ from secure_bloom.datasets.scan import Scan, pool_for
 from secure_bloom.erasing.leftovers import erased_in_dictionaries
 from secure_bloom.erasing.matching import ErasedValues
 from secure_bloom.erasing.rows import RowReader
+from secure_bloom.erasing.user_metadata import metadata_with_values
 from secure_bloom.errors import ColumnError, error_location
 from secure_bloom.index.planning import IndexUse
 from secure_bloom.keys.retrieval import Keys
@@ -48,6 +49,8 @@ class Occurrences:
         How many dictionaries were searched.
     num_files, num_rows : int
         Of the data set.
+    metadata : Counter
+        Key-value metadata that may have values of rows, and in how many files it is.
     char_lengths : frozenset of int
         The lengths n if the column is CHAR(n) of Spark.
     """
@@ -60,6 +63,7 @@ class Occurrences:
     files: dict[str, dict[int, int]] = field(default_factory=dict)
     counts: Counter[Any] = field(default_factory=Counter, repr=False)
     num_dictionaries: int = 0
+    metadata: Counter[str] = field(default_factory=Counter)
 
     def add(self, path: str, num_rows: int, groups: Mapping[int, int]) -> None:
         """Add row groups of a file, which has so many rows."""
@@ -76,7 +80,8 @@ class Occurrences:
                            self.num_rows + other.num_rows,
                            self.char_lengths | other.char_lengths, self.rows_of | other.rows_of,
                            self.files | other.files, self.counts + other.counts,
-                           self.num_dictionaries + other.num_dictionaries)
+                           self.num_dictionaries + other.num_dictionaries,
+                           self.metadata + other.metadata)
 
     @property
     def found_rows(self) -> int:
@@ -123,21 +128,27 @@ def find_occurrences(source: str | list[str], erased: ErasedValues, keys: Keys,
 
 
 def _find_in_dictionaries(search: Search, erased: ErasedValues, found: Occurrences) -> None:
-    """Add the row groups that have the values in a dictionary only; nothing rules them out."""
-    def look(file: DatasetFile) -> tuple[list[int], int]:
+    """Add the row groups that have the values in a dictionary only; nothing rules them out.
+
+    Also add key-value metadata that cannot be searched.
+    """
+    def look(file: DatasetFile) -> tuple[list[int], int, set[str]]:
         opened = file.open()
         try:
             with error_location(file=file.path), opened.source.one_version():
                 opened.open_now()
-                return erased_in_dictionaries(opened.file, erased, found.files.get(file.path, ()))
+                return (*erased_in_dictionaries(opened.file, erased,
+                                                found.files.get(file.path, ())),
+                        metadata_with_values(opened.file))
         finally:
             opened.close()
 
     with pool_for(search.access.filesystem) as pool:
-        for file, (groups, num_read) in zip(search.files, pool.map(look, search.files),
-                                            strict=True):
+        for file, (groups, num_read, metadata) in zip(search.files, pool.map(look, search.files),
+                                                      strict=True):
             found.add(file.path, file.num_rows, dict.fromkeys(groups, 0))
             found.num_dictionaries += num_read
+            found.metadata.update(metadata)
 
 
 def _candidates(search: Search, erased: ErasedValues, report: ScanReport) -> Iterator[OpenedFile]:

@@ -21,6 +21,7 @@ from secure_bloom.errors import (
     UnsupportedError,
     error_location,
 )
+from secure_bloom.parquet import thrift
 from secure_bloom.parquet.chunk_modules import ChunkModules
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header, encode_header
@@ -119,6 +120,8 @@ def copied_filter(source: ReadsAt, offset: int, length: int, old: ChunkModules |
                   new: ChunkModules | None) -> list[bytes | memoryview]:
     """Return the header and the bitset of a stored filter, encrypted in another way.
 
+    The header loses its extensions.
+
     ``offset`` and ``length`` are those of both, in bytes; ``old`` and ``new`` as for
     :func:`.copied_pages`. Errors as for :func:`read_filter`.
     """
@@ -131,6 +134,7 @@ def copied_filter(source: ReadsAt, offset: int, length: int, old: ChunkModules |
     else:
         parts = [old.decrypt(data.take_module(largest), module_type)
                  for module_type, largest in _MODULES]
+    parts[0] = thrift.without_extensions(bytes(parts[0]))
     return parts if new is None else [new.encrypt(part, module_type) for part, (module_type, _)
                                       in zip(parts, _MODULES, strict=True)]
 

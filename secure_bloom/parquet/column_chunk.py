@@ -332,6 +332,13 @@ class ColumnChunk:
             metas.append(redacted)
         return metas
 
+    def remove_extensions(self) -> None:
+        """Remove the extensions of the column's metadata; errors as for :attr:`bloom_filter`."""
+        for meta in self.metadata_to_change():
+            encoded = thrift.encode(meta)
+            if thrift.may_have_extensions(encoded):
+                meta.fields = thrift.decode(thrift.without_extensions(encoded), {})[0].fields
+
     def _check_is_of_column(self, meta: Struct) -> None:
         """Check metadata that the column's key protects against the schema, which it does not.
 

@@ -12,7 +12,7 @@ Everything that is not changed is written back unmodified, including unknown fie
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 
 from secure_bloom.crypto.aad import ModuleType, module_aad
@@ -122,6 +122,11 @@ class Footer(Summarized):
         return self.algorithm is not None
 
     @property
+    def is_summary(self) -> bool:
+        """Whether the row groups are those of other files, as in ``_metadata`` of a folder."""
+        return 0 < self.start <= len(MAGIC) and self.num_rows > 0 and bool(self.columns)
+
+    @property
     def columns_by_path(self) -> Mapping[str, LeafColumn]:
         """The leaf columns by dotted path; the last one if names with dots make paths equal."""
         return self._schema.by_path
@@ -175,13 +180,32 @@ class Footer(Summarized):
 
         A plaintext footer that is signed reveals nothing about the values of encrypted columns.
         """
+        self._redact()
+        return self._to_bytes(self._content(), lambda data: data)
+
+    def to_bytes_without_extensions(self) -> bytes:
+        """Return the same as :meth:`to_bytes`, without extensions of any structure.
+
+        Those in encrypted metadata of columns stay: see :meth:`.ColumnChunk.remove_extensions`.
+        """
+        self._redact()
+        return self._to_bytes(thrift.without_extensions(self._content()),
+                              thrift.without_extensions)
+
+    @property
+    def may_have_extensions(self) -> bool:
+        """Whether there may be extensions, except in encrypted metadata of columns."""
+        return thrift.may_have_extensions(self._content())
+
+    def _redact(self) -> None:
         if self.is_encrypted and not self.has_encrypted_footer:
             for chunk in self.column_chunks():
                 redact(chunk)
-        content = self._content()
+
+    def _to_bytes(self, content: bytes, changed: Callable[[bytes], bytes]) -> bytes:
         magic = MAGIC
         if self._crypto_meta is not None:
-            crypto = thrift.encode(self._crypto_meta)
+            crypto = changed(thrift.encode(self._crypto_meta))
             content = crypto + self.crypto.footer_cipher.encrypt(content, self._footer_aad())
             magic = MAGIC_ENCRYPTED
         elif self.is_encrypted:

@@ -70,6 +70,8 @@ def copied_pages(source: ReadsAt, where: tuple[int, int], old: ChunkModules | No
         -> Iterator[bytes | memoryview]:
     """Yield the pages of a column chunk, encrypted in another way. They are not decoded.
 
+    Their headers lose their extensions.
+
     Parameters
     ----------
     source : ReadsAt
@@ -106,6 +108,7 @@ def copied_pages(source: ReadsAt, where: tuple[int, int], old: ChunkModules | No
         parts = [before[:levels], body] if levels else [body]
         if _describe(header, before, parts):
             raw = thrift.encode(header)
+        raw = thrift.without_extensions(raw)
         if new is not None:
             raw = new.encrypt(raw, of_header, page)
         stored.add(len(raw) + sum(map(len, parts)), is_dictionary)

@@ -13,8 +13,8 @@ _ENCODINGS, _CODEC, _NUM_VALUES, _TOTAL_SIZE, _COMPRESSED_SIZE = 2, 4, 5, 6, 7  
 _DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE, _STATISTICS, _ENCODING_STATS = 9, 10, 11, 12, 13
 _SIZE_STATISTICS = 16
 
-#: describe the column, not its pages: type, path_in_schema, key_value_metadata
-_OF_COLUMN = 1, 3, 8
+#: describe the column, not its pages: type, path_in_schema
+_OF_COLUMN = 1, 3
 #: describe the pages, in every column chunk
 _OF_PAGES = (_ENCODINGS, _CODEC, _NUM_VALUES, _TOTAL_SIZE, _COMPRESSED_SIZE, _DATA_PAGE,
              _DICTIONARY_PAGE)
@@ -39,7 +39,8 @@ def replace_pages(chunk: ColumnChunk, new: ColumnChunk, start: int, pages: Store
     Parameters
     ----------
     chunk : ColumnChunk
-        Receives the description of the pages; what describes the column stays.
+        Receives the description of the pages; what describes the column stays. Key-value metadata
+        may describe the old pages.
     new : ColumnChunk
         Describes the pages as they were before they were encrypted.
     start : int

@@ -72,7 +72,8 @@ class _SparkErasure(Erasure):
         """Write the files without these rows, each in a task."""
         files = [(number, path, set(groups))
                  for number, (path, groups) in enumerate(found.files.items())]
-        yield from run_tasks(self._spark, partial(self._with_values().rewrite, job), files)
+        yield from run_tasks(self._spark,
+                             partial(self._with_values().rewrite, job, self.hash_key), files)
 
     def _with_values(self) -> _Tasks:
         """Return the tasks with what is known about the values by now."""
@@ -95,11 +96,12 @@ class _Tasks:
         except ColumnError:
             return None
 
-    def rewrite(self, job: Job, file: tuple[int, str, set[int]]) -> Rewritten:
+    def rewrite(self, job: Job, hash_key: bytes | None, file: tuple[int, str, set[int]]) \
+            -> Rewritten:
         """Write a file of the job."""
         number, path, groups = file
         return rewrite_for_job(job, number, path, self.erased, groups, _client(self.uri),
-                               lambda fraction: None)
+                               lambda fraction: None, hash_key)
 
 
 def _client(uri: str | None) -> Any:

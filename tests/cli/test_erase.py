@@ -78,15 +78,20 @@ def test_many_rows_need_yes(lake):
 
 def test_reports_have_hashes_in_place_of_values(lake, tmp_path):
     key = tmp_path / "hash.key"
-    key.write_bytes(b"secret")
+    key.write_bytes(b"secret" * 3)
+    with_key = ["--column", "ssn", "--value", "p7", "--hash-key", key]
+    key.chmod(0o640)
+    refused = run(lake, *with_key)
+    assert refused.exit_code == 2 and "chmod 600" in refused.output and len(ssns(lake)) == 1000
+    key.chmod(0o600)
     done = run(lake, "--column", "ssn", "--value", "p7", "--json", "--hash-key", key,
                "--report", tmp_path / "report.json", "--html", tmp_path / "report.html")
     assert done.exit_code == 0, done.output
     report = json.loads((tmp_path / "report.json").read_text())
     assert json.loads(done.stdout) == report
     assert report["is_complete"] and report["rows_removed"] == 1
-    # printf p7 | openssl dgst -sha256 -hmac secret
-    assert report["values"] == [{"hash": hmac.digest(b"secret", b"p7", hashlib.sha256).hex(),
+    # printf p7 | openssl dgst -sha256 -hmac secretsecretsecret
+    assert report["values"] == [{"hash": hmac.digest(b"secret" * 3, b"p7", hashlib.sha256).hex(),
                                  "found": 1}]
     page = (tmp_path / "report.html").read_text()
     assert "No row has one of the values any more" in page and report["values"][0]["hash"] in page

@@ -78,7 +78,7 @@ def of_file(file: ParquetFile) -> dict:
 
 def of_chunk(file: ParquetFile, chunk, where: int) -> dict:
     """Return what an erasure keeps of a column chunk that still has rows."""
-    format_, meta = PageFormat.of(chunk), chunk.metadata()
+    format_ = PageFormat.of(chunk)
     encodings = format_.encodings - {0, 2, 3, 4, 8}  # of levels, and of dictionaries
     filter_ = file.read_bloom_filter(where, chunk.column.path) if chunk.bloom_filter else None
     return {"encryption": chunk.encryption, "codec": format_.codec,
@@ -87,8 +87,7 @@ def of_chunk(file: ParquetFile, chunk, where: int) -> dict:
             "v2": format_.has_pages_v2, "statistics": format_.has_statistics,
             "column_index": chunk.column_index is not None,
             "offset_index": chunk.offset_index is not None,
-            "filter": None if filter_ is None else filter_.num_blocks,
-            "column_metadata": repr(meta.get(8))}
+            "filter": None if filter_ is None else filter_.num_blocks}
 
 
 def sorting_columns(file: ParquetFile) -> list:

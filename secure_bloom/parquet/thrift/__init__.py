@@ -1,5 +1,6 @@
 """The Thrift compact protocol, as Parquet metadata uses it."""
 
+from secure_bloom.parquet.thrift.extensions import may_have_extensions, without_extensions
 from secure_bloom.parquet.thrift.protocol import (
     BINARY,
     BYTE,
@@ -32,4 +33,4 @@ from secure_bloom.parquet.thrift.tree import (
 __all__ = ["BINARY", "BYTE", "I16", "I32", "I64", "LIST", "MAX_DEPTH", "MAX_REMEMBERED", "STRUCT",
            "Layout", "Recurring", "Slices", "Struct", "decode", "decode_binaries", "decode_int",
            "each", "encode", "encode_int", "encode_varint", "end_of_struct", "kernels_for",
-           "no_garbage_collection", "structs"]
+           "may_have_extensions", "no_garbage_collection", "structs", "without_extensions"]
