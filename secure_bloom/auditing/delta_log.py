@@ -24,6 +24,7 @@ from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.parquet.footer import MAGIC_ENCRYPTED
 from secure_bloom.reader import ParquetFile
+from secure_bloom.storage.versions import open_stream
 
 LOG = "_delta_log"
 BOUNDS, PARTITIONS, CONDITIONS, TEXTS = "minimum and maximum", "partition values", "conditions", \
@@ -130,7 +131,7 @@ def live_files(files: dict[str, LogFile]) -> set[str] | None:
 
 
 def _of_json(filesystem: pa_fs.FileSystem, path: str) -> Iterator[dict[str, Any]]:
-    with filesystem.open_input_stream(path) as stream:
+    with open_stream(filesystem, path) as stream:
         lines = io.BufferedReader(stream)
         while line := lines.readline(_MAX_LINE + 1):
             if len(line) > _MAX_LINE:
@@ -145,7 +146,7 @@ def _of_json(filesystem: pa_fs.FileSystem, path: str) -> Iterator[dict[str, Any]
 def _of_checkpoint(found: LogFile, filesystem: pa_fs.FileSystem, path: str,
                    keys: Keys) -> Iterator[dict[str, Any]]:
     """Yield actions with the parts that matter here; note what is in columns of statistics."""
-    with filesystem.open_input_stream(path) as stream:
+    with open_stream(filesystem, path) as stream:
         is_encrypted = stream.read(len(MAGIC_ENCRYPTED)) == MAGIC_ENCRYPTED
     with ParquetFile(path, keys if is_encrypted else NO_KEYS, filesystem=filesystem) as file:
         hidden = {chunk.column.path for chunk in file.footer.column_chunks()

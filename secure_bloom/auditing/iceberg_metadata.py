@@ -22,6 +22,7 @@ from secure_bloom.keys.iceberg import MASTER_KEY
 from secure_bloom.storage import avro
 from secure_bloom.storage.iceberg_metadata import MAX_SIZE, not_metadata, parse_metadata
 from secure_bloom.storage.small_files import read_small
+from secure_bloom.storage.versions import open_stream
 
 BOUNDS, SKETCHES, KEYS, TEXTS = "bounds", "sketches", "keys", "texts"
 
@@ -178,7 +179,7 @@ def read_metadata_file(filesystem: pa_fs.FileSystem, path: str) -> MetadataFile:
     OSError
         If it cannot be read, or was removed.
     """
-    with filesystem.open_input_stream(path) as file:
+    with open_stream(filesystem, path) as file:
         magic = file.read(4)
     if magic not in (_PUFFIN, avro.MAGIC):
         return MetadataFile(is_known=False)

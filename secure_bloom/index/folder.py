@@ -13,7 +13,6 @@ from functools import cache
 from itertools import accumulate
 from urllib.parse import quote, unquote
 
-import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import (
@@ -29,7 +28,7 @@ from secure_bloom.keys.cache import CachedKms
 from secure_bloom.storage import inside
 from secure_bloom.storage.files import make_folder, write_file
 from secure_bloom.storage.local_files import list_folder, temporary_target
-from secure_bloom.storage.small_files import check_regular, read_constant
+from secure_bloom.storage.small_files import open_small, read_constant
 
 INDEX = "_index"
 MANIFEST = ".manifest"  #: suffix of manifests
@@ -213,9 +212,7 @@ class IndexFolder:
     def _open_file(self, name: str) -> ReadAt:
         path = self.segment_path(name)
         with self._existing(path):
-            check_regular(self.filesystem, path)
-            file = pa.OSFile(path) if self.filesystem.type_name == "local" \
-                else self.filesystem.open_input_file(path)
+            file = open_small(self.filesystem, path)
             whole = file.size()
 
         def read_at(offset: int, size: int) -> bytes:

@@ -253,12 +253,13 @@ def _keep_for_ever(stream: object) -> None:
 
 
 def open_output(where: FileTarget, filesystem: pa_fs.FileSystem | None = None, *,
-                mode: int = 0o666, durable: bool = True) -> Output:
+                mode: int = 0o666, durable: bool = True, to_pipes: bool = True) -> Output:
     """Open a destination; nothing is visible under its name before ``commit``.
 
     ``mode`` is that of a new local file, before the umask; a replaced file keeps its own mode.
     Without ``durable``, a power cut may damage a local file after the commit; see
-    :func:`.sync_file`.
+    :func:`.sync_file`. Without ``to_pipes``, a pipe or device is replaced like a file: in a table,
+    somebody else may have put it there.
     """
     if not is_path(where):
         if not hasattr(where, "write"):
@@ -267,15 +268,16 @@ def open_output(where: FileTarget, filesystem: pa_fs.FileSystem | None = None, *
         return Output(where)
     filesystem, path = without_subtree(*resolve(where, filesystem))
     if filesystem.type_name == "local":
-        return _open_local(path, mode, durable)
+        return _open_local(path, mode, durable, to_pipes)
     if filesystem.type_name in UPLOADS:
         return _open_upload(filesystem, path)
     return _open_on(filesystem, path)
 
 
-def write_file(filesystem: pa_fs.FileSystem, path: str, data: bytes) -> None:
-    """Write a whole file; readers never see a part of it."""
-    output = open_output(path, filesystem)
+def write_file(filesystem: pa_fs.FileSystem, path: str, data: bytes, *,
+               to_pipes: bool = True) -> None:
+    """Write a whole file; readers never see a part of it. ``to_pipes``: see :func:`open_output`."""
+    output = open_output(path, filesystem, to_pipes=to_pipes)
     try:
         output.write(data)
         output.commit()
@@ -304,8 +306,8 @@ def check_absent(filesystem: pa_fs.FileSystem, path: str) -> None:
         raise FileExistsError(f"{path} exists")
 
 
-def _open_local(path: str, mode: int, durable: bool) -> Output:
-    if is_special(path):
+def _open_local(path: str, mode: int, durable: bool, to_pipes: bool) -> Output:
+    if to_pipes and is_special(path):
         file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by the output
         return Output(file, publish=lambda _: file.close(), drop=file.close)
     new = Replacement(path, mode, durable=durable)

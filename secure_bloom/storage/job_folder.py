@@ -132,7 +132,7 @@ class JobFolder:
     def write_file(self, path: str, content: bytes = b"") -> None:
         """Write a file of the table that is not a data file."""
         self.check_inside(path)
-        write_file(self.filesystem, path, content)
+        write_file(self.filesystem, path, content, to_pipes=False)
 
     def own_files(self) -> list[str]:
         """Return the names of this job's files at their final paths."""

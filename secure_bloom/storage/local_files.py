@@ -243,7 +243,7 @@ def _open_new(name: str, mode: int) -> BinaryIO:
 @contextlib.contextmanager
 def _locked(folder: str) -> Iterator[None]:
     """Make other publishers with a check wait, if the filesystem has locks."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -256,7 +256,7 @@ def _locked(folder: str) -> Iterator[None]:
 
 def sync_file(path: str) -> None:
     """Make the content of a local file durable."""
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # no pipe makes it wait
     try:
         os.fsync(descriptor)
     finally:

@@ -77,7 +77,7 @@ class Rewrite:
 
     def _store(self, path: str, parts: Iterable[Kept | Zeros | bytes | memoryview],
                check: Callable[[], None], mode: int) -> None:
-        output = open_output(path, self._filesystem, mode=mode)
+        output = open_output(path, self._filesystem, mode=mode, to_pipes=False)
         try:
             with self.source.one_version():  # also covers what is read to produce the parts
                 for part in parts:

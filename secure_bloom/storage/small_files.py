@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import errno
 import json
-import os
-import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import FormatError
+from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.storage.files import Source
-from secure_bloom.storage.versions import until_unchanged, without_subtree
+from secure_bloom.storage.versions import open_regular, until_unchanged
 
 MAX_MARKER = 64 * 1024  #: bytes of a marker
 MAX_RECORD = 128 * 1024 * 1024  #: bytes of a file that lists others
@@ -44,12 +45,11 @@ def read_small(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes:
     ChangedMeanwhileError
         If the file is replaced during each of ten attempts.
     """
-    check_regular(filesystem, path)
-
     def read() -> bytes:
         # Object stores look an object up again for each request. So the size of one version may be
         # followed by bytes of another, or by none.
-        source = Source(path, filesystem)
+        with _no_file_as_format_error(path):
+            source = Source(path, filesystem)
         with source.file, source.one_version():
             check_size(source.size, limit, path)
             return bytes(source.read_at(source.size, 0))
@@ -59,32 +59,32 @@ def read_small(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes:
 
 def read_constant(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes:
     """Read a whole file that may be removed, but is never replaced; see :func:`read_small`."""
-    check_regular(filesystem, path)
-    with filesystem.open_input_file(path) as file:
+    with open_small(filesystem, path) as file:
         size = file.size()
         check_size(size, limit, path)
         return file.read(size)
 
 
-def check_regular(filesystem: pa_fs.FileSystem, path: str) -> None:
-    """Raise FormatError if a local path is a pipe, a folder or similar, which opening might hang.
+def open_small(filesystem: pa_fs.FileSystem, path: str) -> pa.NativeFile:
+    """Open a file of a protocol.
 
-    Raises FileNotFoundError if there is nothing.
+    Raises FileNotFoundError; FormatError if a local path is a pipe, a folder or similar.
     """
-    base, own = without_subtree(filesystem, path)
-    if base.type_name != "local":
-        return
+    with _no_file_as_format_error(path):
+        return open_regular(filesystem, path)
+
+
+@contextmanager
+def _no_file_as_format_error(path: str) -> Iterator[None]:
     try:
-        mode = os.stat(own).st_mode
+        yield
     except NotADirectoryError:
         raise FormatError("a part of this path is a file, not a folder: remove it",
                           file=path) from None
-    except OSError as error:
-        if error.errno == errno.ELOOP:
+    except (UnsupportedError, OSError) as error:
+        if isinstance(error, UnsupportedError | IsADirectoryError) or error.errno == errno.ELOOP:
             raise FormatError(_NO_FILE, file=path) from None
         raise
-    if not stat.S_ISREG(mode):
-        raise FormatError(_NO_FILE, file=path)
 
 
 def check_size(size: int, limit: int, path: str) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import posixpath
+import stat
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -25,13 +26,15 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError, UnsupportedError
-from secure_bloom.storage.local_files import is_special
 
 _Result = TypeVar("_Result")
 
 _STORES = ("s3", "gcs", "abfs")
 _FSSPEC_FACTS = {"etag", "generation", "versionid", "md5", "md5hash", "contentmd5", "ino", "mtime",
                  "lastmodified", "updated", "created"}
+#: Linux opens the file of a descriptor again; elsewhere, the path is opened after the check
+_DESCRIPTORS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else ""
+_RESOLVE = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC  # opens no pipe
 _CLOCK_STEP = 20_000_000  # ns; the clocks of local filesystems advance in steps of up to 10 ms
 _TRIES = 10
 
@@ -157,8 +160,8 @@ def open_file(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa.NativeFile, F
     """
     filesystem, path = without_subtree(filesystem, path)
     if filesystem.type_name == "local":
-        file = _open_local(path)
-        version = _descriptor_version(file.fileno())
+        file, found = _open_local(path)
+        version = _stat_version(found)
         assert version.mtime_ns is not None  # local files have a time
         wait_for_the_clock(version.mtime_ns)
         return file, version
@@ -167,6 +170,24 @@ def open_file(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa.NativeFile, F
         return file, _store_version(file)
     version = current_version(filesystem, path)  # first: a later version is detected as a change
     return filesystem.open_input_file(path), version
+
+
+def open_regular(filesystem: pa_fs.FileSystem, path: str) -> pa.NativeFile:
+    """Open a file for reading, without its version; of a local path, only a regular file.
+
+    Raises FileNotFoundError; UnsupportedError if it is a pipe, a device or similar;
+    IsADirectoryError.
+    """
+    filesystem, path = without_subtree(filesystem, path)
+    return _open_local(path)[0] if filesystem.type_name == "local" \
+        else filesystem.open_input_file(path)
+
+
+def open_stream(filesystem: pa_fs.FileSystem, path: str) -> pa.NativeFile:
+    """Do the same for reading from start to end, which takes one request to a store."""
+    filesystem, path = without_subtree(filesystem, path)
+    return _open_local(path)[0] if filesystem.type_name == "local" \
+        else filesystem.open_input_stream(path, compression=None)
 
 
 def current_version(filesystem: pa_fs.FileSystem, path: str) -> FileVersion:
@@ -202,19 +223,42 @@ def until_unchanged(read: Callable[[], _Result],
     return read()
 
 
-def _open_local(path: str) -> pa.OSFile:
-    """Open a file that has a descriptor, unlike those that pyarrow's filesystem opens."""
-    if is_special(path):  # opening a pipe would wait for a writer, perhaps for ever
-        raise UnsupportedError("it is a pipe, a device or similar, but only regular files can be "
-                               "read: write its content to a file first", file=path)
+def _open_local(path: str) -> tuple[pa.OSFile, os.stat_result]:
+    """Open a file that has a descriptor, unlike those that pyarrow's filesystem opens.
+
+    Opening a pipe would wait for a writer, perhaps for ever. So the path is resolved once, to what
+    is looked at and then opened, and nobody can put a pipe there in between.
+    """
     try:
-        return pa.OSFile(path)
+        descriptor = os.open(path, _RESOLVE)
     except FileNotFoundError:
         raise _missing(path) from None
-    except OSError:
-        if os.path.isdir(path):
-            raise IsADirectoryError(f"{path} is a folder; specify one of its files") from None
-        raise
+    try:
+        found = os.fstat(descriptor)
+        _check_kind(path, found.st_mode)
+        return _reopened(descriptor, path), found
+    finally:
+        os.close(descriptor)
+
+
+def _check_kind(path: str, mode: int) -> None:
+    """Raise UnsupportedError, or IsADirectoryError, unless this is the mode of a regular file."""
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(f"{path} is a folder; specify one of its files")
+    if not stat.S_ISREG(mode):
+        raise UnsupportedError("it is a pipe, a device or similar, but only regular files can be "
+                               "read: write its content to a file first", file=path)
+
+
+def _reopened(descriptor: int, path: str) -> pa.OSFile:
+    """Open the file that a descriptor refers to, which was found at a path."""
+    if not _DESCRIPTORS:
+        return pa.OSFile(path)
+    same = f"{_DESCRIPTORS}/{descriptor}"
+    try:
+        return pa.OSFile(same)
+    except OSError as error:
+        raise OSError(error.errno, str(error.strerror or error).replace(same, path)) from None
 
 
 def _missing(path: str) -> FileNotFoundError:

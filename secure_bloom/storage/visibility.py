@@ -42,6 +42,7 @@ from secure_bloom.storage.small_files import (
     read_constant,
     read_small,
 )
+from secure_bloom.storage.versions import without_subtree
 
 STAGING = "_staging"
 SUCCESS = "_SUCCESS"
@@ -368,7 +369,7 @@ def _read_marker(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes:
     FormatError
         If it is larger, or not a regular file.
     """
-    if filesystem.type_name == "local":
+    if without_subtree(filesystem, path)[0].type_name == "local":
         return read_constant(filesystem, path, limit)
     with filesystem.open_input_stream(path) as stream:  # one request
         try:

@@ -8,7 +8,10 @@ import pytest
 from secure_bloom import read_table, write_table
 from secure_bloom.errors import FormatError
 from secure_bloom.storage import small_files
-from secure_bloom.storage.small_files import MAX_MARKER, parse_json, read_small
+from secure_bloom.storage.files import Source
+from secure_bloom.storage.job_folder import JobFolder
+from secure_bloom.storage.small_files import MAX_MARKER, parse_json, read_constant, read_small
+from secure_bloom.storage.versions import open_stream
 from secure_bloom.storage.visibility import GENERATION, STAGING, visible_files
 
 LOCAL = pa_fs.LocalFileSystem()
@@ -44,6 +47,49 @@ def test_a_listing_reads_no_generation_that_is_something_else(tmp_path, kind):
     _plant(tmp_path / STAGING / GENERATION, kind)
     with pytest.raises(FormatError):
         visible_files(LOCAL, str(tmp_path))
+
+
+def _read_source(filesystem, path, limit):
+    source = Source(path, filesystem)
+    with source.file:
+        return bytes(source.read_at(limit, 0))
+
+
+def _read_stream(filesystem, path, limit):
+    with open_stream(filesystem, path) as stream:
+        return stream.read(limit)
+
+
+@pytest.mark.parametrize("read", [read_small, read_constant, _read_source, _read_stream])
+def test_a_pipe_that_is_put_there_after_the_check_is_not_opened(tmp_path, monkeypatch, read):
+    path, away = tmp_path / "marker", tmp_path / "away"
+    path.write_bytes(b"content")
+
+    def exchanging(function):
+        def call(*args, **kwargs):
+            result = function(*args, **kwargs)
+            if str(args[0]) == str(path) and not away.exists():
+                os.rename(path, away)
+                os.mkfifo(path)
+                opened.append(original(path, os.O_RDWR))  # else opening it might wait for ever
+            return result
+        return call
+
+    opened, original = [], os.open
+    for name in ("stat", "open"):
+        monkeypatch.setattr(os, name, exchanging(getattr(os, name)))
+    assert read(LOCAL, str(path), MAX_MARKER) == b"content"
+    assert away.exists()
+    os.close(*opened)
+
+
+def test_a_job_replaces_a_pipe_instead_of_writing_to_it(tmp_path):
+    (tmp_path / STAGING).mkdir()
+    os.mkfifo(path := tmp_path / STAGING / GENERATION)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # else a job might wait for ever
+    JobFolder(LOCAL, str(tmp_path)).note_change()
+    assert path.is_file() and path.stat().st_size == 32
+    os.close(reader)
 
 
 def test_json_of_too_many_values_is_not_parsed(monkeypatch):

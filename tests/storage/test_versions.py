@@ -681,14 +681,14 @@ def test_a_file_that_is_still_warm_is_opened_when_the_clock_has_moved_on(tmp_pat
 def test_a_file_that_grows_while_it_is_opened_says_so(tmp_path, monkeypatch):
     path = tmp_path / "a.parquet"
     path.write_bytes(content(OLD)[:100])
-    find = versions._descriptor_version
+    reopened = versions._reopened
 
-    def grown(descriptor):
+    def grown(*arguments):
         with open(path, "ab") as file:
             file.write(content(OLD)[100:])
-        return find(descriptor)
+        return reopened(*arguments)
 
-    monkeypatch.setattr(versions, "_descriptor_version", grown)
+    monkeypatch.setattr(versions, "_reopened", grown)
     with pytest.raises(ChangedMeanwhileError):
         ParquetFile(path)
 
