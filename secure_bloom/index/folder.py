@@ -27,7 +27,8 @@ from secure_bloom.index.segment import PART_SUFFIX, SUFFIX, ReadAt, SegmentInfo
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.storage import inside
 from secure_bloom.storage.files import make_folder, write_file
-from secure_bloom.storage.local_files import list_folder, temporary_target
+from secure_bloom.storage.local_files import temporary_target
+from secure_bloom.storage.local_listing import list_folder
 from secure_bloom.storage.small_files import open_small, read_constant
 
 INDEX = "_index"
@@ -158,8 +159,7 @@ class IndexFolder:
 
     def infos(self) -> list[pa_fs.FileInfo]:
         """List the files."""
-        selector = pa_fs.FileSelector(self.path, allow_not_found=True)
-        found = list_folder(self.filesystem, selector)
+        found = list_folder(self.filesystem, self.path, True)
         return [info for info in found if info.type == pa_fs.FileType.File]
 
     def own_infos(self) -> list[pa_fs.FileInfo]:

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 import pyarrow.fs as pa_fs
 
+from secure_bloom.storage.local_listing import LocalFile
 from secure_bloom.storage.versions import FileVersion, wait_for_the_clock, without_subtree
 
 
@@ -66,8 +67,8 @@ def stamps(filesystem: pa_fs.FileSystem, infos: Iterable[pa_fs.FileInfo]) -> lis
     """Return the stamps of listed files."""
     if without_subtree(filesystem, "")[0].type_name != "local":
         return list(map(Stamp.of, infos))
-    return [_local(without_subtree(filesystem, info.path)[1], info) for info in infos] \
-        if filesystem.type_name != "local" else [_local(info.path, info) for info in infos]
+    return [Stamp(info.size, info.mtime_ns, info.tag) if type(info) is LocalFile
+            else _looked_up(filesystem, info) for info in infos]
 
 
 def stamp(filesystem: pa_fs.FileSystem, info: pa_fs.FileInfo) -> Stamp:
@@ -75,9 +76,9 @@ def stamp(filesystem: pa_fs.FileSystem, info: pa_fs.FileInfo) -> Stamp:
     return stamps(filesystem, [info])[0]
 
 
-def _local(path: str, info: pa_fs.FileInfo) -> Stamp:
+def _looked_up(filesystem: pa_fs.FileSystem, info: pa_fs.FileInfo) -> Stamp:
+    path = without_subtree(filesystem, info.path)[1]
     try:
-        found = os.stat(path)
+        return Stamp.of(LocalFile(path, os.stat(path)))
     except OSError:  # it was removed after it was listed
         return Stamp.of(info)
-    return Stamp(found.st_size, found.st_mtime_ns, f"{found.st_ino:x}-{found.st_ctime_ns:x}")

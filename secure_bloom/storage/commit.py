@@ -59,7 +59,8 @@ from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError, Unsuppo
 from secure_bloom.storage.batches import Batch, is_committed, note_batch
 from secure_bloom.storage.claims import claim_files, claim_folder
 from secure_bloom.storage.job_folder import COMMITTING, PROCESS, JobFolder
-from secure_bloom.storage.local_files import is_temporary, list_folder, remove_leftovers
+from secure_bloom.storage.local_files import is_temporary, remove_leftovers
+from secure_bloom.storage.local_listing import list_folder
 from secure_bloom.storage.processes import is_dead, this_process
 from secure_bloom.storage.small_files import MAX_MARKER, MAX_RECORD, read_small
 from secure_bloom.storage.summary import CommitSummary, FilterTotals, StagedFile
@@ -251,8 +252,7 @@ class Job(JobFolder):
 
     def recover(self) -> None:
         """Finish jobs that died after their commit point, and roll back those that died before."""
-        selector = pa_fs.FileSelector(posixpath.join(self.table, STAGING), allow_not_found=True)
-        entries = list_folder(self.filesystem, selector)
+        entries = list_folder(self.filesystem, posixpath.join(self.table, STAGING), True)
         jobs = read_jobs(self.filesystem, self.table)
         now = self._time_of_store(jobs)
         for id, state in jobs.items():

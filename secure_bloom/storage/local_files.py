@@ -14,10 +14,6 @@ import stat
 from collections.abc import Callable, Collection, Iterator
 from typing import BinaryIO
 
-import pyarrow.fs as pa_fs
-
-from secure_bloom.errors import FormatError, UnsupportedError
-
 _ACL = "system.posix_acl_access"
 _LONG_NAME = 100  # bytes: longer names are hashed in the names of temporary files
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp", re.DOTALL)
@@ -112,59 +108,6 @@ def path_to_replace(path: str) -> str:
     if os.path.isdir(target):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     return target
-
-
-def walk(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool) \
-        -> Iterator[pa_fs.FileInfo]:
-    """Yield what is below a local folder, except folders; follow symbolic links.
-
-    pyarrow would follow a link to a folder above it 40 times, and return each file as often.
-
-    Raises
-    ------
-    UnsupportedError
-        If links form a circle, or a name is not valid UTF-8.
-    """
-    waiting: list[tuple[str, tuple[str, ...]]] = [(folder, (os.path.realpath(folder),))]
-    while waiting:
-        here, above = waiting.pop()
-        selector = pa_fs.FileSelector(here, allow_not_found=allow_not_found or len(above) > 1)
-        for info in list_folder(filesystem, selector):
-            try:
-                path = info.path
-                if info.is_file:
-                    yield info
-                    continue
-            except UnicodeDecodeError as error:
-                raise UnsupportedError(f"the name {error.object!r} is not valid UTF-8: rename the "
-                                       "file", file=here) from None
-            if info.type != pa_fs.FileType.Directory:
-                yield info
-                continue
-            real = os.path.realpath(path) if os.path.islink(path) \
-                else os.path.join(above[-1], os.path.basename(path))
-            if real in above:
-                if _is_hidden_below(path, folder):
-                    continue  # no data file is there
-                raise UnsupportedError("links form a circle: this folder is also above itself; "
-                                       "remove the link", file=path)
-            waiting.append((path, (*above, real)))
-
-
-def list_folder(filesystem: pa_fs.FileSystem, selector: pa_fs.FileSelector) \
-        -> list[pa_fs.FileInfo]:
-    """List a folder; raise FormatError if something else is in its place."""
-    try:
-        return filesystem.get_file_info(selector)
-    except OSError as error:
-        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
-            raise
-        raise FormatError("this is not a folder, but a file or a link to itself, where a folder "
-                          "belongs: remove it", file=selector.base_dir) from None
-
-
-def _is_hidden_below(path: str, folder: str) -> bool:
-    return any(part.startswith(("_", ".")) for part in path[len(folder):].split("/"))
 
 
 # --- temporary files -----------------------------------------------------------------------------

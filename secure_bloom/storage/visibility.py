@@ -33,7 +33,7 @@ from typing import Any
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import FormatError, SecureBloomError
-from secure_bloom.storage.local_files import walk
+from secure_bloom.storage.local_listing import walk
 from secure_bloom.storage.small_files import (
     MAX_MARKER,
     MAX_RECORD,
@@ -245,19 +245,18 @@ def _visible(found: Mapping[str, pa_fs.FileInfo], jobs: Mapping[str, JobState], 
         for path in record.replaced:
             replacing.setdefault(path, []).append(record)
 
+    kept = sorted(found.keys() - set(filter(is_hidden, found)))
     if not jobs:
-        return {path: found[path] for path in sorted(found) if not is_hidden(path)}
+        return {path: found[path] for path in kept}
 
     def is_visible(path: str, info: pa_fs.FileInfo) -> bool:
-        if is_hidden(path):
-            return False
         path = posixpath.join(prefix, path)
         job = job_of(path)
         state = None if job is None else jobs.get(job)
         return not ((state is not None and state.hides(path))
                     or any(record.replaces(path, info) for record in replacing.get(path, ())))
 
-    return {path: info for path, info in sorted(found.items()) if is_visible(path, info)}
+    return {path: found[path] for path in kept if is_visible(path, found[path])}
 
 
 def signature(info: pa_fs.FileInfo) -> list[Any]:
@@ -327,13 +326,14 @@ def files_below(filesystem: pa_fs.FileSystem, folder: str, *,
     UnsupportedError
         If links between local folders form a circle, or the name of a file is not valid UTF-8.
     """
-    if filesystem.type_name == "local":
-        found = [info for info in walk(filesystem, folder, allow_not_found) if info.is_file]
-    else:
-        selector = pa_fs.FileSelector(folder, recursive=True, allow_not_found=allow_not_found)
-        found = [info for info in filesystem.get_file_info(selector) if info.is_file]
-    paths, prefix = [info.path for info in found], folder.rstrip("/") + "/"
+    prefix = folder.rstrip("/") + "/"
     start = len(prefix)
+    if filesystem.type_name == "local":
+        return {info.path[start:]: info
+                for info in walk(filesystem, folder.rstrip("/") or "/", allow_not_found)}
+    selector = pa_fs.FileSelector(folder, recursive=True, allow_not_found=allow_not_found)
+    found = [info for info in filesystem.get_file_info(selector) if info.is_file]
+    paths = [info.path for info in found]
     if all(path.startswith(prefix) and path[start:start + 1] != "/" for path in paths):
         return dict(zip([path[start:] for path in paths], found, strict=True))
     return dict(zip([relative_path(path, folder) for path in paths], found, strict=True))

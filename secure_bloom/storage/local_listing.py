@@ -1,0 +1,142 @@
+"""The files below a local folder, each with all that the filesystem says of it.
+
+pyarrow's listings have only size and time. To look each file up again would take as long as the
+whole listing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow.fs as pa_fs
+
+from secure_bloom.errors import FormatError, UnsupportedError
+
+_NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # of a link: it leads nowhere
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class LocalFile:
+    """A regular file as it was listed. It has the attributes of a ``pyarrow.fs.FileInfo``.
+
+    ``tag`` is what the filesystem alone sets: inode and time of the last change of anything
+    (ctime), both in hexadecimal digits, as ``inode-ctime``.
+    """
+
+    __slots__ = ("mtime_ns", "path", "size", "tag")  # few objects for the garbage collector
+
+    type, is_file = pa_fs.FileType.File, True
+
+    def __init__(self, path: str, found: os.stat_result):
+        self.path, self.size, self.mtime_ns = path, found.st_size, found.st_mtime_ns
+        self.tag = f"{found.st_ino:x}-{found.st_ctime_ns:x}"
+
+    @property
+    def base_name(self) -> str:
+        """The last part of the path."""
+        return os.path.basename(self.path)
+
+    @property
+    def mtime(self) -> datetime:
+        """Time of the last change of its content, in UTC."""
+        return _EPOCH + timedelta(microseconds=self.mtime_ns // 1000)
+
+
+def walk(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool) -> Iterator[Any]:
+    """Yield the files below a local folder, each a LocalFile or FileInfo; follow symbolic links.
+
+    pyarrow would follow a link to a folder above it 40 times, and return each file as often.
+
+    Raises
+    ------
+    UnsupportedError
+        If links form a circle, or a name is not valid UTF-8.
+    """
+    waiting: list[tuple[str, tuple[str, ...]]] = [(folder, (os.path.realpath(folder),))]
+    while waiting:
+        here, above = waiting.pop()
+        files, folders = _listed(filesystem, here, allow_not_found or len(above) > 1)
+        yield from files
+        for path in folders:
+            real = os.path.realpath(path) if os.path.islink(path) \
+                else os.path.join(above[-1], os.path.basename(path))
+            if real in above:
+                if _is_hidden_below(path, folder):
+                    continue  # no data file is there
+                raise UnsupportedError("links form a circle: this folder is also above itself; "
+                                       "remove the link", file=path)
+            waiting.append((path, (*above, real)))
+
+
+def _listed(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool) \
+        -> tuple[list[Any], list[str]]:
+    """Return the files in a folder, and the paths of the folders in it."""
+    try:
+        if type(filesystem) is pa_fs.LocalFileSystem:  # a subclass may list in a way of its own
+            return _scanned(folder, allow_not_found)
+        infos = list_folder(filesystem, folder, allow_not_found)
+        return [info for info in infos if info.is_file and info.path], \
+            [info.path for info in infos if info.type == pa_fs.FileType.Directory]
+    except UnicodeError as error:
+        raise UnsupportedError(f"the name {error.object!r} is not valid UTF-8: rename the file",
+                               file=folder) from None
+
+
+def list_folder(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool) \
+        -> list[pa_fs.FileInfo]:
+    """List what is in a folder; raise FormatError if something else is in its place."""
+    with _folder_expected(folder):
+        return filesystem.get_file_info(
+            pa_fs.FileSelector(folder, allow_not_found=allow_not_found))
+
+
+@contextlib.contextmanager
+def _folder_expected(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+            raise
+        raise FormatError("this is not a folder, but a file or a link to itself, where a folder "
+                          "belongs: remove it", file=path) from None
+
+
+def _scanned(folder: str, allow_not_found: bool) -> tuple[list[LocalFile], list[str]]:
+    files, folders = [], []
+    try:
+        with _folder_expected(folder):
+            entries = os.scandir(folder)
+    except FileNotFoundError:
+        if allow_not_found:
+            return files, folders
+        raise FileNotFoundError(f"there is no folder {folder}") from None
+    with entries:
+        for entry in entries:
+            path = entry.path
+            if not path.isascii():
+                _check_name(entry.name)
+            try:
+                found = entry.stat()
+            except OSError as error:
+                if error.errno in _NOTHING:  # or it was just removed
+                    continue
+                raise
+            if stat.S_ISREG(found.st_mode):
+                files.append(LocalFile(path, found))
+            elif stat.S_ISDIR(found.st_mode):
+                folders.append(path)
+    return files, folders
+
+
+def _check_name(name: str) -> None:
+    os.fsencode(name).decode()
+
+
+def _is_hidden_below(path: str, folder: str) -> bool:
+    return any(part.startswith(("_", ".")) for part in path[len(folder):].split("/"))

@@ -1,0 +1,55 @@
+"""Listings of local folders say what pyarrow's do, and more."""
+
+import os
+
+import pyarrow.fs as pa_fs
+import pytest
+
+from secure_bloom.errors import FormatError
+from secure_bloom.index import stamps
+from secure_bloom.index.table import Table
+from secure_bloom.storage.local_listing import walk
+
+LOCAL = pa_fs.LocalFileSystem()
+
+
+class OfArrow(pa_fs.LocalFileSystem):
+    """Lists as pyarrow does."""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "day=1" / "empty").mkdir(parents=True)
+    for number, name in enumerate(("a.parquet", "day=1/größe 1.parquet", "day=1/.hidden")):
+        (tmp_path / name).write_bytes(b"x" * number)
+        os.utime(tmp_path / name, ns=(0, 1_700_000_000_123_456_000 - 1000 * number))
+    os.utime(tmp_path / "a.parquet", ns=(0, -1_500_000_000))
+    (tmp_path / "link").symlink_to("a.parquet")
+    (tmp_path / "folder").symlink_to("day=1")
+    (tmp_path / "nowhere").symlink_to("missing")
+    (tmp_path / "itself").symlink_to("itself")
+    os.mkfifo(tmp_path / "pipe")
+    return tmp_path
+
+
+def test_a_listing_has_what_that_of_pyarrow_has(folder):
+    def listed(filesystem):
+        return sorted((info.path, info.base_name, info.size, info.mtime_ns, info.mtime, info.type,
+                       info.is_file) for info in walk(filesystem, str(folder), False))
+
+    assert listed(LOCAL) == listed(OfArrow()) and len(listed(LOCAL)) == 6
+    for filesystem in (LOCAL, OfArrow()):
+        missing = str(folder / "missing")
+        assert list(walk(filesystem, missing, True)) == []
+        with pytest.raises(FileNotFoundError):
+            list(walk(filesystem, missing, False))
+        for name in ("a.parquet", "itself"):
+            with pytest.raises(FormatError, match="not a folder"):
+                list(walk(filesystem, str(folder / name), False))
+
+
+def test_a_listing_looks_no_file_up_again(folder, monkeypatch):
+    expected = Table(OfArrow(), str(folder)).listing()
+    monkeypatch.setattr(stamps, "_looked_up", lambda *arguments: pytest.fail("looked up"))
+    found = Table(LOCAL, str(folder)).listing()
+    assert found == expected and all(stamp.tag for stamp in found.values())
