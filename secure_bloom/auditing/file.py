@@ -314,11 +314,11 @@ class _ColumnAudit:
             self._find("statistics", f"the column is encrypted, but {who} can read in the footer: "
                                      f"{named}", self._remedy(encrypted),
                        [chunk for chunk in encrypted if chunk.row_group in what])
-        found = [] if footer.is_summary else self._with_plain_index(encrypted)
-        if found:
+        indexed = [] if footer.is_summary else self._with_plain_index(encrypted)
+        if indexed:
             self._find("statistics", "the column is encrypted, but the minimum and maximum values "
                                      "of its pages are stored in a column index that is not",
-                       _REWRITE, found)
+                       _REWRITE, indexed)
 
     def _remedy(self, chunks: list[ColumnChunk]) -> str:
         """Return what removes statistics of encrypted columns from the footer."""
