@@ -164,6 +164,11 @@ class FolderChecks:
         self._demanding = False
         self._plaintext: list[str | None] = []  # the first file without encryption
 
+    @property
+    def may_demand(self) -> bool:
+        """Whether a file may be refused."""
+        return self._of_file is not None
+
     def check(self, footer: Footer, path: str | None = None) -> None:
         """Check one of the files; see :meth:`EncryptionRequirement.check`."""
         requirement = requirement_for(self._of_file, path)

@@ -499,8 +499,7 @@ class ParquetFile(Summarized):
         self.check_columns(columns, row_groups)
         if row_filter is not None:
             self.check_columns(row_filter.columns, row_groups)
-        access = self.arrow_access(row_groups)
-        return [FilePart(access.file(self._source), access.properties, self.num_row_groups,
+        return [FilePart(self._source, self.arrow_access(row_groups), self.num_row_groups,
                          row_groups)]
 
     def row_groups_for(self, alternatives: list[list[predicates.Predicate]] | None,
@@ -580,8 +579,8 @@ class ParquetFile(Summarized):
             Options of :class:`pyarrow.parquet.ParquetFile`.
         """
         access = self.arrow_access()
-        return pq.ParquetFile(access.file(self._source), decryption_properties=access.properties,
-                              **options)
+        return pq.ParquetFile(access.file(self._source), metadata=access.metadata(),
+                              decryption_properties=access.properties, **options)
 
     def close(self) -> None:
         """Close the file if it was opened by this object."""
@@ -622,10 +621,15 @@ class ParquetFile(Summarized):
         ``shared`` is what it has in common with other files, if they are read together.
         """
         if not self._footer.is_encrypted or self._keys is None:
-            return ArrowAccess()
+            return ArrowAccess(self._end)
         if isinstance(self._keys, KmsKeys) and self._is_read_alike(row_groups):
-            return ArrowAccess((shared or SharedDecryption()).properties(self._keys.kms))
+            return ArrowAccess(self._end, (shared or SharedDecryption()).properties(self._keys.kms))
         return self._with_key_material
+
+    @property
+    def _end(self) -> bytes:
+        """The footer up to the end of the file."""
+        return b"".join([self._content, len(self._content).to_bytes(4, "little"), self._magic])
 
     def _is_read_alike(self, row_groups: Iterable[int] | None) -> bool:
         if row_groups is not None:

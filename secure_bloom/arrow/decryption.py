@@ -8,11 +8,12 @@ from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 
 from secure_bloom.arrow.keys import PlaceholderKeys, crypto_factory
 from secure_bloom.crypto.key_retriever import KeyRetriever
-from secure_bloom.errors import KeyRetrievalError, error_location
+from secure_bloom.errors import FormatError, KeyRetrievalError, error_location
 from secure_bloom.keys.kms import KeyUnwrapper
 from secure_bloom.keys.material import DEFAULT_INSTANCE, KeyMaterial, standard_material
 from secure_bloom.parquet.column_chunk import ColumnChunk
@@ -23,19 +24,28 @@ from secure_bloom.storage.files import Source
 class ArrowAccess(NamedTuple):
     """How pyarrow reads the pages of one version of a file, whenever the file is opened.
 
-    pyarrow sees the bytes of ``tail`` from ``start`` on instead of the end of the file; None: no
-    replacement.
+    ``footer`` is the footer that was verified, up to the end of the file. pyarrow must not read it
+    from the file once more: somebody may exchange the file for a moment. From ``start`` on, pyarrow
+    sees it instead of what the file has there; None: it is what the file has.
     """
 
+    footer: bytes
     properties: pe.FileDecryptionProperties | None = None
-    tail: bytes | None = None
-    start: int = 0
+    start: int | None = None
 
     def file(self, source: Source) -> pa.NativeFile:
         """Return the file as pyarrow should see it; valid while the source is open."""
-        if self.tail is None:
+        if self.start is None:
             return source.for_pyarrow
-        return pa.PythonFile(_Spliced(source, self.start, self.tail), mode="r")
+        return pa.PythonFile(_Spliced(source, self.start, self.footer), mode="r")
+
+    def metadata(self) -> pq.FileMetaData:
+        """Return the footer as pyarrow decodes it. Raises FormatError, or pyarrow's errors."""
+        try:
+            return pq.ParquetFile(pa.BufferReader(self.footer),
+                                  decryption_properties=self.properties).metadata
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:  # of names that are not UTF-8
+            raise FormatError("pyarrow cannot read the footer") from error
 
 
 def decryption_properties(kms: KeyUnwrapper) -> pe.FileDecryptionProperties:
@@ -123,7 +133,7 @@ def with_key_material(size: int, content: bytes, magic: bytes, keys: KeyRetrieve
         if chunk.encryption == "column key":
             chunk.set_key_metadata(material(partial(_key, keys, chunk, chunk.key_metadata)))
     footer.store_aad_prefix()
-    return ArrowAccess(decryption_properties(by_number), footer.to_bytes(),
+    return ArrowAccess(footer.to_bytes(), decryption_properties(by_number),
                        size - len(content) - TAIL_SIZE)
 
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyarrow.parquet.encryption as pe
 
+from secure_bloom.arrow.decryption import ArrowAccess
 from secure_bloom.errors import FormatError
+from secure_bloom.storage.files import Source
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -35,22 +36,24 @@ class FilePart:
     in the file, and have one value in all rows. ``numbers`` are those of the row groups.
     """
 
-    def __init__(self, file: pa.NativeFile,
-                 decryption_properties: pe.FileDecryptionProperties | None, num_row_groups: int,
+    def __init__(self, source: Source, access: ArrowAccess, num_row_groups: int,
                  row_groups: list[int] | None, partition: pc.Expression | None = None,
                  constants: Mapping[str, pa.Scalar] = MappingProxyType({})):
-        self.file, self.decryption_properties = file, decryption_properties
+        self.file, self._access = access.file(source), access
+        self.decryption_properties = access.properties
         self.row_groups, self.partition, self.constants = row_groups, partition, constants
         self.numbers: Sequence[int] = range(num_row_groups) if row_groups is None else row_groups
 
     @cached_property
+    def metadata(self) -> pq.FileMetaData:
+        """The footer that was verified; errors as for :meth:`.ArrowAccess.metadata`."""
+        return self._access.metadata()
+
+    @cached_property
     def opened(self) -> pq.ParquetFile:
-        """The file in pyarrow."""
-        try:
-            return pq.ParquetFile(self.file, decryption_properties=self.decryption_properties,
-                                  pre_buffer=True)
-        except (pa.ArrowInvalid, UnicodeDecodeError) as error:  # of names that are not UTF-8
-            raise FormatError("pyarrow cannot read the footer") from error
+        """The file in pyarrow; errors as for :meth:`.ArrowAccess.metadata`."""
+        return pq.ParquetFile(self.file, metadata=self.metadata, pre_buffer=True,
+                              decryption_properties=self.decryption_properties)
 
     def each_row_group(self) -> Iterator[FilePart]:
         """Yield the row groups one by one; pyarrow opens the file only once."""

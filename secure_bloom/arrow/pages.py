@@ -22,6 +22,7 @@ from secure_bloom.arrow.few_row_groups import Each, FilePart, batches_of_few
 from secure_bloom.arrow.masking import with_masked
 from secure_bloom.errors import (
     AuthenticationError,
+    ChangedMeanwhileError,
     FormatError,
     KeyNotFoundError,
     UnknownColumnError,
@@ -51,13 +52,15 @@ def new_fragment(part: FilePart) -> ds.ParquetFileFragment:
     options = ds.ParquetFragmentScanOptions(decryption_properties=part.decryption_properties)
     format_ = ds.ParquetFileFormat(default_fragment_scan_options=options)
     fragment = format_.make_fragment(part.file, partition_expression=_partition(part))
-    if part.row_groups is None:
-        return fragment
     try:
-        # Not passed to make_fragment, which would mix up their order.
-        return fragment.subset(row_group_ids=part.row_groups)
-    except pa.ArrowInvalid as error:
+        is_verified = fragment.metadata.equals(part.metadata)  # read once, for all scans
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise FormatError("pyarrow cannot read the footer") from error
+    if not is_verified:
+        raise ChangedMeanwhileError("the footer of the file was replaced while the file was being "
+                                    "read; try again")
+    # Not passed to make_fragment, which would mix up their order.
+    return fragment if part.row_groups is None else fragment.subset(row_group_ids=part.row_groups)
 
 
 def _partition(part: FilePart) -> pc.Expression | None:

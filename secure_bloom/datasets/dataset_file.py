@@ -239,9 +239,9 @@ class OpenedFile:
 
     def _part(self, shared: SharedDecryption, row_groups: list[int] | None,
               constants: dict[str, pa.Scalar]) -> FilePart:
-        access = self.file.arrow_access(row_groups, shared)
-        return FilePart(access.file(self.source), access.properties, self.file.num_row_groups,
-                        row_groups, self.dataset_file.partition, constants)
+        return FilePart(self.source, self.file.arrow_access(row_groups, shared),
+                        self.file.num_row_groups, row_groups, self.dataset_file.partition,
+                        constants)
 
     def is_selected(self, stamp: Stamp, identity: Identity | None) -> bool:
         """Whether the open version is the one that an index knows, and a listing showed."""

@@ -142,8 +142,7 @@ class FolderFile:
             return None
         access, source = self._access, self._source
         assert access is not None and source is not None
-        return FilePart(access.file(source), access.properties, self._num_row_groups,
-                        self.row_groups, self._partition)
+        return FilePart(source, access, self._num_row_groups, self.row_groups, self._partition)
 
     def close(self) -> None:
         """Close the file until it is opened again."""

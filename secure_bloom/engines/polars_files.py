@@ -79,6 +79,8 @@ class FrameReader:
 
     def _lazy_frame(self, opened: OpenedFile) -> pl.LazyFrame | None:
         """Return a file as Polars reads it; None if it might be read differently."""
+        if opened.dataset_file.access.checks.may_demand:
+            return None  # Polars reads the footer again, which may be another one by then
         path = _path_of_version(opened)
         if not _CAN_DECRYPT or path is None or opened.row_groups is not None or opened.masked \
                 or not self._types or not self._has_same_columns(opened):

@@ -83,7 +83,7 @@ def _listed(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool) \
         infos = list_folder(filesystem, folder, allow_not_found)
         return [info for info in infos if info.is_file and info.path], \
             [info.path for info in infos if info.type == pa_fs.FileType.Directory]
-    except UnicodeError as error:
+    except (UnicodeDecodeError, UnicodeEncodeError) as error:
         raise UnsupportedError(f"the name {error.object!r} is not valid UTF-8: rename the file",
                                file=folder) from None
 
@@ -108,7 +108,8 @@ def _folder_expected(path: str) -> Iterator[None]:
 
 
 def _scanned(folder: str, allow_not_found: bool) -> tuple[list[LocalFile], list[str]]:
-    files, folders = [], []
+    files: list[LocalFile] = []
+    folders: list[str] = []
     try:
         with _folder_expected(folder):
             entries = os.scandir(folder)

@@ -330,5 +330,5 @@ def test_pyarrow_opens_files_itself_whoever_wrote_them(tmp_path, parquet_java: P
         write_table(table, path, bloom_filters={}, kms=kms, encryption=EncryptionConfiguration(
             "kf", {"kc": ["id"]}, double_wrapping=double, internal_key_material=internal))
     file = ParquetFile(path, kms)
-    assert (file.arrow_access().tail is None) == internal
+    assert (file.arrow_access().start is None) == internal
     assert file.read().to_pylist() == table.to_pylist()
