@@ -118,6 +118,7 @@ class AzureKms(KmsClient):
         try:
             return unwrap_locally(between, parts[3], master_key_identifier.encode())
         except KeyUnwrapError:
+            del between  # programs that report errors show variables
             raise KeyUnwrapError(f"{where}: the wrapped key cannot be unwrapped; it was changed, "
                                  "or wrapped under another name") from None
 

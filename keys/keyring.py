@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -77,16 +78,16 @@ class Keyring(InMemoryKms):
 
         A passphrase that is easily guessed causes a :class:`.WeakPassphraseWarning`.
         """
-        return cls._create(path, {}, passphrase)
+        return cls._create(path, Content({}), passphrase)
 
     @classmethod
-    def _create(cls, path: str | os.PathLike[str], keys: Mapping[str, bytes],
+    def _create(cls, path: str | os.PathLike[str], content: Content,
                 passphrase: str | Callable[[], str] | None) -> Keyring:
         path = Path(path)
         if callable(passphrase):
             passphrase = _checked(passphrase())
         sealing = _derived(passphrase, stacklevel=4)
-        keyring_file.create(path, Content(dict(keys), sealing))
+        keyring_file.create(path, replace(content, sealing=sealing))
         return cls(path, passphrase)
 
     def add(self, name: str, key: bytes | None = None, *, bits: int = 256) -> None:
@@ -105,12 +106,8 @@ class Keyring(InMemoryKms):
                 raise ValueError(f"a key has 128, 192 or 256 bits, not {bits}")
             key = os.urandom(bits // 8)
         check_key(key, name)
-
-        def added(keys: dict[str, bytes]) -> dict[str, bytes]:
-            self._check_free(keys, name)
-            return {**keys, name: bytes(key)}
-
-        self._change(added)
+        self._change(lambda names: self._check_free(names, name),
+                     lambda keys: {**keys, name: bytes(key)})
 
     def remove(self, name: str) -> None:
         """Remove a master key. Without another copy of it, all keys it has wrapped are lost.
@@ -120,11 +117,8 @@ class Keyring(InMemoryKms):
         KeyNotFoundError
             If the key does not exist.
         """
-        def removed(keys: dict[str, bytes]) -> dict[str, bytes]:
-            self._check_present(keys, [name])
-            return {other: key for other, key in keys.items() if other != name}
-
-        self._change(removed)
+        self._change(lambda names: self._check_present(names, [name]),
+                     lambda keys: {one: key for one, key in keys.items() if one != name})
 
     def rename(self, old: str, new: str) -> None:
         """Rename a master key.
@@ -144,12 +138,12 @@ class Keyring(InMemoryKms):
         """
         _check_name(new)
 
-        def renamed(keys: dict[str, bytes]) -> dict[str, bytes]:
-            self._check_present(keys, [old])
-            self._check_free(keys, new)
-            return {new if name == old else name: key for name, key in keys.items()}
+        def check(names: Collection[str]) -> None:
+            self._check_present(names, [old])
+            self._check_free(names, new)
 
-        self._change(renamed)
+        self._change(check, lambda keys: {new if name == old else name: key
+                                          for name, key in keys.items()})
 
     def subset(self, path: str | os.PathLike[str], names: Iterable[str], *,
                passphrase: str | Callable[[], str] | None) -> Keyring:
@@ -174,9 +168,10 @@ class Keyring(InMemoryKms):
         names = [names] if isinstance(names, str) else list(names)
         if not names:
             raise ValueError("specify at least one key for the new keyring")
-        keys = self._current().keys
-        self._check_present(keys, names)
-        return self._create(path, {name: keys[name] for name in names}, passphrase)
+        content = self._current()
+        self._check_present(content.keys.keys(), names)
+        some = Content({name: content.keys[name] for name in names})
+        return self._create(path, some, passphrase)
 
     def export(self, name: str) -> bytes:
         """Return a plaintext master key, for another keyring or KMS.
@@ -245,21 +240,26 @@ class Keyring(InMemoryKms):
                 "the passphrase, open the keyring without one", file=str(self.path))
         return content, stamp
 
-    def _change(self, change: Callable[[dict[str, bytes]], dict[str, bytes]]) -> None:
-        """Replace the keys in the file by the result of a function of them."""
+    def _change(self, check: Callable[[Collection[str]], None],
+                change: Callable[[dict[str, bytes]], dict[str, bytes]]) -> None:
+        """Replace the keys in the file by the result of a function of them.
+
+        ``check`` gets only their names: programs that report errors show variables.
+        """
         with keyring_file.locked(self.path):
             content, _ = self._read(self._seen[0].sealing)
+            check(content.keys.keys())
             self._replace(Content(change(content.keys), content.sealing))
 
-    def _check_free(self, keys: Mapping[str, bytes], name: str) -> None:
-        if name in keys:
+    def _check_free(self, names: Collection[str], name: str) -> None:
+        if name in names:
             raise KeyringError(f"a key named {name!r} already exists", file=str(self.path))
 
-    def _check_present(self, keys: Mapping[str, bytes], names: Iterable[str]) -> None:
+    def _check_present(self, found: Collection[str], names: Iterable[str]) -> None:
         for name in names:
-            if name not in keys:
+            if name not in found:
                 raise KeyNotFoundError(f"there is no master key named {name!r}; available: "
-                                       f"{', '.join(sorted(keys)) or 'none'}", file=str(self.path))
+                                       f"{', '.join(sorted(found)) or 'none'}", file=str(self.path))
 
     def _replace(self, content: Content) -> None:
         keyring_file.replace(self.path, content)

@@ -119,11 +119,12 @@ class InMemoryKms(KmsClient):
         return self._keys
 
     def _key(self, name: str) -> bytes:
-        keys = self._master_keys()
-        if name not in keys:
+        # No variable holds the keys, because programs that report errors show variables.
+        key = self._master_keys().get(name)
+        if key is None:
             raise KeyNotFoundError(f"there is no master key named {name!r}; available: "
-                                   f"{', '.join(sorted(keys)) or 'none'}")
-        return keys[name]
+                                   f"{', '.join(sorted(self._master_keys())) or 'none'}")
+        return key
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} with keys {sorted(self._keys)}>"
@@ -147,10 +148,12 @@ def unwrap_locally(key: bytes, wrapped: str | bytes, aad: bytes) -> bytes:
     Raises KeyUnwrapError if it does not authenticate with this key and AAD, or is not valid base64.
     """
     try:
+        cipher = AESGCM(key)
+        del key  # programs that report errors show variables
         raw = base64.b64decode(wrapped, validate=True)
         if len(raw) < NONCE_SIZE + TAG_SIZE:
             raise InvalidTag
-        return AESGCM(key).decrypt(raw[:NONCE_SIZE], raw[NONCE_SIZE:], aad)
+        return cipher.decrypt(raw[:NONCE_SIZE], raw[NONCE_SIZE:], aad)
     except (ValueError, InvalidTag):
         raise KeyUnwrapError("a wrapped key cannot be unwrapped with this key") from None
 

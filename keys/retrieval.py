@@ -154,8 +154,10 @@ class KmsKeys:
         material = self.material(key_metadata)
         if material.kek_id is None:
             return self.kms.unwrap_key(material.wrapped_dek, material.master_key_id)
-        kek = self.kms.unwrap_key(material.wrapped_by_master_key, material.master_key_id)
-        key = unwrap_locally(kek, material.wrapped_dek, material.kek_id)
+        # No variable holds the KEK, because programs that report errors show variables.
+        key = unwrap_locally(
+            self.kms.unwrap_key(material.wrapped_by_master_key, material.master_key_id),
+            material.wrapped_dek, material.kek_id)
         if len(key) not in KEY_SIZES:
             raise KeyUnwrapError(f"the key material contains a key of {len(key)} bytes")
         return key

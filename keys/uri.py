@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
 from secure_bloom.keys.kms import KmsClient, check_endpoint
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 GROUP = "secure_bloom.kms"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
-_LIMITS = {"timeout": float, "attempts": int}
+_Types: TypeAlias = Mapping[str, Callable[[str], Any]]  # of parameters, by name
+_LIMITS: _Types = {"timeout": float, "attempts": int}
 
 
 def open_kms(uri: str) -> KmsClient:
@@ -109,8 +110,8 @@ def _awskms(path: str, query: str) -> KmsClient:
     from secure_bloom.keys.aws import AwsKms
     if path:
         raise ValueError("an awskms URI must have only parameters: awskms:?region=...")
-    names = {"region": str, "endpoint": str, "profile": str, "accounts": _names, **_LIMITS}
-    options = _parameters(query, names, "awskms")
+    types: _Types = {"region": str, "endpoint": str, "profile": str, "accounts": _names, **_LIMITS}
+    options = _parameters(query, types, "awskms")
     return AwsKms(endpoint_url=options.pop("endpoint", None), **options)
 
 
@@ -174,8 +175,7 @@ def _known() -> str:
     return ", ".join(sorted({*_OPENERS, *(found.name for found in _registered())}))
 
 
-def _parameters(text: str, types: Mapping[str, Callable[[str], Any]], scheme: str,
-                separator: str = "&") -> dict[str, Any]:
+def _parameters(text: str, types: _Types, scheme: str, separator: str = "&") -> dict[str, Any]:
     """Parse ``name=value`` pairs, percent-decoded; only the names in ``types`` are allowed."""
     values = {}
     for pair in filter(None, text.split(separator)):

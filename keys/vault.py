@@ -136,22 +136,18 @@ class VaultKms(KmsClient):
 
     def _post(self, path: str, fields: dict[str, Any], where: str) -> tuple[int, dict[str, Any]]:
         """Send a request; return the status and JSON of the response."""
-        headers = {"X-Vault-Token": self._read_token(where), "X-Vault-Request": "true",
-                   "Content-Type": "application/json"}
-        if self.namespace:
-            headers["X-Vault-Namespace"] = self.namespace
         pool = self._connection.get(self._connect)
         from urllib3.exceptions import HTTPError
         try:
-            response = pool.request("POST", f"{self.address}/v1/{path}", headers=headers,
-                                    body=json.dumps(fields), redirect=False,
-                                    preload_content=False)
+            response = pool.request("POST", f"{self.address}/v1/{path}",
+                                    headers=self._headers(where), body=json.dumps(fields),
+                                    redirect=False, preload_content=False)
             body = response.read(LONGEST_RESPONSE + 1, decode_content=True)
         except (HTTPError, OSError) as error:
             reason = getattr(error, "reason", None) or error
             raise KmsUnavailableError(
                 f"{where}: no response ({type(reason).__name__}); check the address, the network "
-                "and the certificates, or try again later") from error
+                "and the certificates, or try again later") from None  # it comes with the token
         if len(body) > LONGEST_RESPONSE:
             response.close()
             raise KmsUnavailableError(f"{where}: the response is too long for Transit")
@@ -160,6 +156,11 @@ class VaultKms(KmsClient):
         except (ValueError, RecursionError):
             answer = None
         return response.status, answer if isinstance(answer, dict) else {}
+
+    def _headers(self, where: str) -> dict[str, str]:
+        headers = {"X-Vault-Token": self._read_token(where), "X-Vault-Request": "true",
+                   "Content-Type": "application/json"}
+        return headers | ({"X-Vault-Namespace": self.namespace} if self.namespace else {})
 
     def _read_token(self, where: str) -> str:
         token = self._token() if callable(self._token) else self._token

@@ -9,6 +9,7 @@ import sys
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
@@ -156,7 +157,22 @@ def refused(kind, call, *words: str, secrets=()):
         assert word in str(caught.value)
     shown = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
     without_secrets(shown, *secrets)
+    shown = variables_of(caught.value)
+    assert not [secret for secret in secrets if secret in shown]
     return caught.value
+
+
+def variables_of(error: BaseException) -> str:
+    """The variables of secure_bloom, as programs show them that report errors."""
+    shown, shown_next = [], error
+    while shown_next is not None:
+        for frame, _ in traceback.walk_tb(shown_next.__traceback__):
+            if frame.f_globals["__name__"].startswith("secure_bloom"):
+                for value in list(frame.f_locals.values()):
+                    with suppress(AttributeError):  # of an object that was never finished
+                        shown.append(repr(value))
+        shown_next = shown_next.__cause__
+    return " ".join(shown)
 
 
 def without_secrets(text: str, *secrets: str | bytes) -> None:

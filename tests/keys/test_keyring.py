@@ -15,9 +15,15 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from secure_bloom.errors import KeyNotFoundError, KeyringError, KeyUnwrapError
+from secure_bloom.errors import (
+    KeyNotFoundError,
+    KeyringError,
+    KeyUnwrapError,
+    SecureBloomError,
+)
 from secure_bloom.keys import InMemoryKms, Keyring, keyring_file, open_kms
 from secure_bloom.keys.passphrase import WeakPassphraseWarning, weakness
+from tests.keys.checks import variables_of
 
 KEY = b"SECRET SECRET 16"
 
@@ -703,6 +709,29 @@ def test_a_file_without_end_is_not_read_to_its_end(ring, path, monkeypatch):
     ring.add("b")
     with pytest.raises(KeyringError, match="not a keyring"):
         Keyring(path)
+
+
+def test_no_variable_of_an_error_holds_a_master_key(sealed, path, tmp_path):
+    sealed.add("b", OTHER)
+    document = json.loads(path.read_bytes())
+    wrapped = sealed.wrap_key(b"data", "a")
+
+    def changed():
+        path.write_text(json.dumps({**document, "sealed": f"AAAA{document['sealed'][4:]}"}))
+        sealed.names()
+
+    for mistake in (lambda: sealed.unwrap_key(wrapped, "none"), lambda: sealed.export("none"),
+                    lambda: sealed.unwrap_key(wrapped, "b"), lambda: sealed.unwrap_key("", "a"),
+                    lambda: sealed.remove("none"), lambda: sealed.rename("a", "b"),
+                    lambda: sealed.rename("none", "c"), lambda: sealed.add("a"),
+                    lambda: sealed.subset(tmp_path / "c", ["a", "none"], passphrase=None),
+                    lambda: sealed.subset(path, ["a", "b"], passphrase=None), changed):
+        with pytest.raises(SecureBloomError) as caught:
+            mistake()
+        shown = variables_of(caught.value)
+        assert "<Keyring" in shown  # the search sees variables
+        for key in (KEY, OTHER):
+            assert key.decode() not in shown and base64.b64encode(key).decode() not in shown
 
 
 def test_neither_key_nor_passphrase_shows(sealed, path, passphrase_file):

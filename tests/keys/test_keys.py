@@ -19,6 +19,7 @@ from secure_bloom.keys import ExplicitKeys, InMemoryKms, KmsClient
 from secure_bloom.keys.kms import unwrap_locally, wrap_locally
 from secure_bloom.keys.material import KeyMaterial, key_reference, refer_to
 from secure_bloom.keys.retrieval import KmsKeys, key_retriever
+from tests.keys.checks import variables_of
 from tests.support import examples
 
 MASTER, OTHER, DATA = b"master key 16byt", b"another key 16by", b"the data key 16b"
@@ -250,6 +251,15 @@ def test_columns_under_one_kek_need_one_call():
         material = KeyMaterial("m", wrap_locally(b"k" * 16, data_key, b"id"), b"id", wrapped_kek)
         assert keys.column_key(str(i), material.serialize()) == data_key
     assert len(kms.unwrapped) == 1
+
+
+def test_no_variable_of_an_error_holds_a_key_encryption_key():
+    kms, kek = InMemoryKms({"m": MASTER}), b"secret kek 16 by"
+    material = KeyMaterial("m", wrap_locally(b"x" * 16, DATA, b"id"), b"id", kms.wrap_key(kek, "m"))
+    with pytest.raises(KeyUnwrapError) as caught:
+        KmsKeys(kms).footer_key(material.serialize())
+    shown = variables_of(caught.value)
+    assert "<KmsKeys" in shown and "secret kek" not in shown and "master key 16byt" not in shown
 
 
 def test_wrong_key_material():
