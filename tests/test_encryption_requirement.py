@@ -36,6 +36,7 @@ from secure_bloom.errors import (
 from secure_bloom.keys import InMemoryKms, Keyring
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.storage.visibility import material_path
+from secure_bloom.verify.measure import ColumnHashes
 from tests.forging import (
     plaintext_file,
     stripped,
@@ -618,6 +619,8 @@ READS = {
     "dataset": lambda path, name: dataset(path, KMS).to_table([name]),
     "expressions of a data set": lambda path, name: dataset(path, KMS).to_table(
         {"x": pc.utf8_upper(pc.field(name))}),
+    "hashes": lambda path, name: list(
+        ColumnHashes(of_file(path), KMS).read(0, of_file(path).footer.column(name))),
     "find": lambda path, name: find(path, "city", ["x"], KMS, columns=[name])}
 
 

@@ -68,6 +68,7 @@ class ColumnHashes:
             -> Iterator[pa.Array]:
         """Yield batches of the top-level field, restricted to this leaf."""
         with pyarrow_errors(self._file.name, self._keys):
+            self._file.check_columns([column.path], [row_group])
             try:
                 for batch in self._in_pyarrow(int96_unit).reader.iter_batches(
                         _BATCH_ROWS, row_groups=[row_group], column_indices=[column.ordinal],
