@@ -137,6 +137,57 @@ def _flattened(array: pa.Array) -> Iterator[pa.Array]:
         yield array
 
 
+# --- dictionaries in lists -----------------------------------------------------------------------
+
+def without_dictionaries_in_lists(schema: pa.Schema) -> pa.Schema:
+    """Return the schema with values in the place of the dictionaries in lists and maps.
+
+    DuckDB 2.0 returns other values for those in lists of fixed size, and refuses batches whose
+    other lists are all empty. Types with list views stay: Arrow 26 casts nothing to list views, and
+    from list views to other values.
+    """
+    return pa.schema([field.with_type(_with_values_in_lists(field.type)) for field in schema],
+                     schema.metadata)
+
+
+def has_dictionary_in_list(t: pa.DataType) -> bool:
+    """Whether there are dictionaries in lists or maps at any depth."""
+    if isinstance(t, pa.BaseExtensionType):
+        return has_dictionary_in_list(t.storage_type)
+    return _is_nested(t) and any(map(
+        has_dictionary_in_list if pa.types.is_struct(t) else has_dictionary, _children(t)))
+
+
+def contains(t: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> bool:
+    """Whether a type is of a kind, or has one in it at any depth."""
+    if isinstance(t, pa.BaseExtensionType):
+        return contains(t.storage_type, is_kind)
+    return is_kind(t) or (_is_nested(t) and any(contains(child, is_kind) for child in _children(t)))
+
+
+def is_list_view(t: pa.DataType) -> bool:
+    """Whether this is one of Arrow's list views."""
+    return pa.types.is_list_view(t) or pa.types.is_large_list_view(t)
+
+
+def _with_values_in_lists(t: pa.DataType) -> pa.DataType:
+    if not has_dictionary_in_list(t) or contains(t, is_list_view):
+        return t
+    if isinstance(t, pa.BaseExtensionType):
+        return _with_values_in_lists(t.storage_type)
+    return _with_children(t, [(_with_values_in_lists if pa.types.is_struct(t) else _with_values)(
+        child) for child in _children(t)])
+
+
+def _with_values(t: pa.DataType) -> pa.DataType:
+    if not has_dictionary(t):
+        return t
+    if isinstance(t, pa.BaseExtensionType):
+        return _with_values(t.storage_type)
+    return t.value_type if pa.types.is_dictionary(t) \
+        else _with_children(t, list(map(_with_values, _children(t))))
+
+
 # --- half floats in dictionaries -----------------------------------------------------------------
 
 def without_half_dictionaries(schema: pa.Schema) -> pa.Schema:

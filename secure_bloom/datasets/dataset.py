@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
+from secure_bloom.arrow.leaves import without_dictionaries_in_lists
 from secure_bloom.arrow.masking import OnMissingKey, is_masking
 from secure_bloom.datasets.dataset_file import DatasetFile, OutdatedError
 from secure_bloom.datasets.fragment import Fragment
@@ -56,7 +57,8 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
         that Iceberg encrypts: the KMS that has its master key.
     schema : pyarrow.Schema, optional
         Default: all columns of all files, each with a type that holds the values of all files.
-        Columns that a file lacks are null.
+        Columns that a file lacks are null. In lists and maps, values take the place of
+        dictionaries, which DuckDB would read wrong or refuse.
     filesystem : pyarrow.fs.FileSystem, optional
         Filesystem of ``source``; default: local, or by URI.
     with_source : bool
@@ -117,6 +119,7 @@ class Dataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no typ
     """
 
     def __init__(self, name: str, files: list[DatasetFile], view: View):
+        view = view.with_schema(without_dictionaries_in_lists(view.schema))
         self._name, self._files, self._view = name, files, view
         self._last: Scanner | None = None
         refused = ds.ParquetFileFormat().make_fragment(name, pa_fs.PyFileSystem(RefusedFiles()))

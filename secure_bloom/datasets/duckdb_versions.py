@@ -1,11 +1,15 @@
-"""A warning about versions of DuckDB that return wrong results from data sets of pyarrow."""
+"""What DuckDB would read wrong: a warning about old versions, and types that it must not get."""
 
 from __future__ import annotations
 
 import re
 import sys
 
+import pyarrow as pa
+
+from secure_bloom.arrow.leaves import contains, has_dictionary_in_list, is_list_view
 from secure_bloom.display import warn
+from secure_bloom.errors import UnsupportedError
 
 _has_warned = False
 
@@ -20,3 +24,15 @@ def warn_of_old_duckdb() -> None:
     _has_warned = True
     warn(UserWarning(f"DuckDB {version} reads decimals of pyarrow data sets wrong, and loses NaN "
                      "in filters; use DuckDB 2.0 or newer"))
+
+
+def check_for_duckdb(schema: pa.Schema) -> None:
+    """Raise UnsupportedError if DuckDB is imported, and would read a column wrong or break on it.
+
+    These are dictionaries in lists, which data sets have with list views only.
+    """
+    for field in schema if "duckdb" in sys.modules else ():
+        if has_dictionary_in_list(field.type) and contains(field.type, is_list_view):
+            raise UnsupportedError("DuckDB reads dictionaries in lists wrong, and in types with "
+                                   "list views values cannot replace them; leave the column out",
+                                   column=field.name)

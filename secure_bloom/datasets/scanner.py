@@ -18,7 +18,7 @@ from secure_bloom.arrow.pages import projected_schema
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.arrow.views import filtered
 from secure_bloom.datasets.dataset_file import DatasetFile, FileAccess, OpenedFile
-from secure_bloom.datasets.duckdb_versions import warn_of_old_duckdb
+from secure_bloom.datasets.duckdb_versions import check_for_duckdb, warn_of_old_duckdb
 from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns, find_masked
 from secure_bloom.datasets.report import ScanReport, describe
 from secure_bloom.datasets.scan import NewReader, Rows, Scan, pool_for
@@ -109,6 +109,7 @@ class Scanner(Summarized):
     def to_reader(self) -> pa.RecordBatchReader:
         """Return a reader of the rows."""
         warn_of_old_duckdb()  # this is what DuckDB calls
+        check_for_duckdb(self.projected_schema)
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def head(self, num_rows: int) -> pa.Table:
