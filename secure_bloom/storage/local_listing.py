@@ -35,7 +35,7 @@ class LocalFile:
 
     def __init__(self, path: str, found: os.stat_result):
         self.path, self.size, self.mtime_ns = path, found.st_size, found.st_mtime_ns
-        self.tag = f"{found.st_ino:x}-{found.st_ctime_ns:x}"
+        self.tag = _tag(found)
 
     @property
     def base_name(self) -> str:
@@ -46,6 +46,10 @@ class LocalFile:
     def mtime(self) -> datetime:
         """Time of the last change of its content, in UTC."""
         return _EPOCH + timedelta(microseconds=self.mtime_ns // 1000)
+
+
+def _tag(found: os.stat_result) -> str:
+    return f"{found.st_ino:x}-{found.st_ctime_ns:x}"
 
 
 def walk(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool) -> Iterator[Any]:
@@ -83,7 +87,7 @@ def _listed(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool) \
         infos = list_folder(filesystem, folder, allow_not_found)
         return [info for info in infos if info.is_file and info.path], \
             [info.path for info in infos if info.type == pa_fs.FileType.Directory]
-    except (UnicodeDecodeError, UnicodeEncodeError) as error:
+    except UnicodeDecodeError as error:
         raise UnsupportedError(f"the name {error.object!r} is not valid UTF-8: rename the file",
                                file=folder) from None
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import warnings
 
 import duckdb
@@ -12,8 +13,9 @@ import pytest
 import secure_bloom
 from secure_bloom import EncryptionConfiguration, Policy
 from secure_bloom.errors import IndexWarning, SecureBloomError, UnsupportedError
-from secure_bloom.index import Index, column_index, stamps, update
+from secure_bloom.index import Index, column_index, update
 from secure_bloom.keys import InMemoryKms
+from secure_bloom.storage import local_listing
 from tests.index.planting import plant
 
 KMS = InMemoryKms({name: name.encode().ljust(16) for name in ("footer", "pii", "other")})
@@ -142,7 +144,7 @@ def test_files_that_exchange_their_content_are_not_covered(people, monkeypatch, 
     Where listings show nothing else, the footers tell, if a requirement lets them be read.
     """
     if not tags:
-        monkeypatch.setattr(stamps, "_local", lambda path, info: stamps.Stamp.of(info))
+        monkeypatch.setattr(local_listing, "_tag", lambda found: "")
     one, other = people / "0.parquet", people / f"{int(SSN)}.parquet"
     size = max(one.stat().st_size, other.stat().st_size)
     assert size == min(one.stat().st_size, other.stat().st_size)
@@ -159,3 +161,36 @@ def test_files_that_exchange_their_content_are_not_covered(people, monkeypatch, 
     for path, time in times.items():
         os.utime(path, ns=time)
     check_nothing_is_missed(people, [None, *REQUIREMENTS] if tags else REQUIREMENTS)
+
+
+@pytest.mark.parametrize("how", ["retimed", "padded", "overwritten"])
+@pytest.mark.parametrize("tags", [True, False])
+def test_an_older_index_put_back_misses_no_value_of_a_newer_file(people, tmp_path, monkeypatch, how,
+                                                                 tags):
+    """The file gets the size and the time that it had when the older index was made."""
+    if not tags:
+        monkeypatch.setattr(local_listing, "_tag", lambda found: "")
+    path = people / "0.parquet"
+    write(path, 10**9)  # longer than the newer one
+    if how != "padded":
+        write(path, 0)
+    secure_bloom.index.build(people, "ssn", KMS)
+    shutil.copytree(people / "_index", tmp_path / "older")
+    before = path.stat()
+    (people / f"{int(SSN)}.parquet").unlink()
+    write(people / "_new", int(SSN))
+    data = (people / "_new").read_bytes()
+    footer = 8 + int.from_bytes(data[-8:-4], "little")
+    data = data[:-footer] + bytes(before.st_size - len(data)) + data[-footer:]
+    if how == "overwritten":
+        path.write_bytes(data)  # the same inode
+    else:
+        (people / "_new").write_bytes(data)
+        os.replace(people / "_new", path)
+    Index.open(people, KMS).update()
+    shutil.rmtree(people / "_index")
+    shutil.copytree(tmp_path / "older", people / "_index")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    check_nothing_is_missed(people, [None, *REQUIREMENTS] if tags else REQUIREMENTS)
+    assert bool(Index.open(people, KMS).lookup("ssn", [SSN]).uncovered) == tags

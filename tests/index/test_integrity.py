@@ -10,11 +10,12 @@ import pytest
 
 import secure_bloom
 from secure_bloom.errors import KeyNotFoundError, KmsUnavailableError
-from secure_bloom.index import Index, build, column_index, column_segments, integrity, stamps
+from secure_bloom.index import Index, build, column_index, column_segments, integrity
 from secure_bloom.index.publishing import publish
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.operations.rotation import rotate_master_keys
+from secure_bloom.storage import local_listing
 from tests.index.helpers import KEYS, KMS, age, folder_of, segments_of, write
 
 
@@ -144,7 +145,7 @@ def test_wrong_pages_are_found(table, monkeypatch, fault, message):
 @pytest.fixture
 def without_tags(monkeypatch):
     """As on a filesystem whose listings show size and time only."""
-    monkeypatch.setattr(stamps, "_local", lambda path, info: stamps.Stamp.of(info))
+    monkeypatch.setattr(local_listing, "_tag", lambda found: "")
     column_index._opened.clear()
 
 
