@@ -27,6 +27,7 @@ from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer, read_footer
 from secure_bloom.storage.files import FilePath, resolve
+from secure_bloom.storage.inside import check_below
 from secure_bloom.storage.many_files import Advance, ManyFiles, result_on_error
 from secure_bloom.storage.rewrite import Rewrite, remove_leftovers_of
 from secure_bloom.storage.visibility import material_path, parquet_files
@@ -118,8 +119,8 @@ def rotate_master_keys(path: FilePath, keys: KeyWrapper | FilePath | None = None
     filesystem, path = resolve(path, filesystem)
     paths = parquet_files(filesystem, path)
     rewrapping = Rewrapping(cached(client), old, new, dry_run)
-    rotation = _Rotation(filesystem, rewrapping)
-    files = ManyFiles(lambda path, _: path if rotation.rotate(path) else None, paths, advance)
+    rotation = _Rotation(filesystem, path, rewrapping)
+    files = ManyFiles(lambda file, _: file if rotation.rotate(file) else None, paths, advance)
 
     def result() -> RotationResult:
         return RotationResult(*files.outcomes(), sorted(rewrapping.found), dry_run)
@@ -128,12 +129,12 @@ def rotate_master_keys(path: FilePath, keys: KeyWrapper | FilePath | None = None
         try:
             rewrapping.try_new_key()
             if not dry_run:
-                remove_leftovers_of(filesystem, (file for path in paths for file in (
-                    path, material_path(path))))
+                remove_leftovers_of(filesystem, path, (name for file in paths for name in (
+                    file, material_path(file))))
             files.run(_FILES_AT_ONCE)
             done = result()
             if not done.failed:
-                rotation.check_found(path)
+                rotation.check_found()
             return done
         except Stop as stop:
             raise stop.reason from stop.reason.__cause__
@@ -159,23 +160,25 @@ class _FooterKeys(KmsKeys):
 
 
 class _Rotation:
-    """One rotation of files."""
+    """One rotation of a file, or of the files below a folder."""
 
-    def __init__(self, filesystem: pa_fs.FileSystem, rewrapping: Rewrapping):
-        self._filesystem, self._rewrapping = filesystem, rewrapping
+    def __init__(self, filesystem: pa_fs.FileSystem, where: str, rewrapping: Rewrapping):
+        self._filesystem, self._where, self._rewrapping = filesystem, where, rewrapping
         self._old, self._new = rewrapping.old, rewrapping.new
 
-    def check_found(self, path: str) -> None:
+    def check_found(self) -> None:
         """Raise KeyNotFoundError if no file has, or has had, anything to rotate."""
         if {self._old, self._new} & self._rewrapping.found:
             return
         names = sorted(self._rewrapping.found)
         found = f"the files use: {', '.join(names)}" if names \
             else "no file is encrypted under a master key"
-        raise KeyNotFoundError(f"no file below {path} uses master key {self._old!r}; {found}")
+        raise KeyNotFoundError(f"no file below {self._where} uses master key {self._old!r}; "
+                               f"{found}")
 
     def rotate(self, path: str) -> bool:
         """Rotate one file; return whether it had the old master key."""
+        check_below(self._filesystem, self._where, path)
         with Rewrite(self._filesystem, path) as rewrite:
             with rewrite.source.one_version():
                 content, magic = read_footer(rewrite.source)
@@ -192,6 +195,8 @@ class _Rotation:
             return self._rotate_internal(rewrite, footer)
 
     def _rotate_external(self, path: str, footer: Footer) -> bool:
+        if path != self._where:
+            check_below(self._filesystem, self._where, material_path(path))
         file = external.MaterialFile(self._filesystem, path)
         with file:
             materials = file.read()

@@ -148,7 +148,8 @@ class Erasure:
             summaries[:] = remove_summaries(self.filesystem, self.path)
 
         if self.filesystem.type_name == "local":  # what was killed may have left rows, too
-            remove_leftovers_of(self.filesystem, parquet_files(self.filesystem, self.path))
+            remove_leftovers_of(self.filesystem, self.path,
+                                parquet_files(self.filesystem, self.path))
         if not self.is_folder:
             remove()
             return [rewrite_in_place(self.filesystem, path, self.erased, set(groups), self.keys,

@@ -23,6 +23,7 @@ from secure_bloom.maintain.mistakes import Mistakes
 from secure_bloom.maintain.tables import check_no_table
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import FilePath, resolve
+from secure_bloom.storage.inside import check_below
 from secure_bloom.storage.many_files import Advance, ManyFiles, result_on_error
 from secure_bloom.storage.rewrite import Rewrite, remove_leftovers_of
 from secure_bloom.storage.visibility import parquet_files
@@ -83,14 +84,15 @@ def change_files(path: FilePath, keys: Keys, planner: Planner, *, dry_run: bool,
     paths = parquet_files(filesystem, path)
     check_no_table(filesystem, path, paths)
     if not dry_run:
-        remove_leftovers_of(filesystem, paths)
+        remove_leftovers_of(filesystem, path, paths)
     keys, mistakes = shared_keys(keys), Mistakes()
 
-    def change(path: str, advance: Advance) -> FileChange | None:
+    def change(file: str, advance: Advance) -> FileChange | None:
+        check_below(filesystem, path, file)
         try:
-            return _change(filesystem, path, keys, planner, dry_run, advance)
+            return _change(filesystem, file, keys, planner, dry_run, advance)
         except ColumnError as error:
-            mistakes.add(path, error)
+            mistakes.add(file, error)
             raise
 
     def result() -> MaintainResult:

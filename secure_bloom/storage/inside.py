@@ -19,6 +19,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.storage.versions import without_subtree
+from secure_bloom.storage.visibility import table_of
 
 _LOCAL = ("local", "py::fsspec+file")  # filesystems with links
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -27,6 +28,15 @@ _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | 
 def check_inside(filesystem: pa_fs.FileSystem, table: str, path: str) -> None:
     """Raise UnsupportedError if links lead from a path to a place outside of the table."""
     _real_paths(filesystem, table, path)
+
+
+def check_below(filesystem: pa_fs.FileSystem, where: str, path: str) -> None:
+    """Do the same for a file that was found at a path: below a folder, or the file itself.
+
+    A link that somebody has named is followed.
+    """
+    if path != where:
+        check_inside(filesystem, table_of(where), path)
 
 
 def delete_file(filesystem: pa_fs.FileSystem, table: str, path: str) -> None:
@@ -63,8 +73,8 @@ def _real_paths(filesystem: pa_fs.FileSystem, table: str, path: str) -> tuple[st
     real = os.path.realpath(without_subtree(filesystem, path)[1])
     if os.path.commonpath([root, real]) != root:
         raise UnsupportedError(f"a link leads from here out of the table {table}: nothing is "
-                               "changed there; replace the link by a folder, or use the path of "
-                               "the folder itself", file=path)
+                               "changed there; replace the link by what it leads to, or use the "
+                               "path to which it leads", file=path)
     return root, real
 
 

@@ -36,6 +36,7 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys import InMemoryKms, Keyring, list_master_keys, rotate_master_keys
 from secure_bloom.parquet.footer import Footer
+from secure_bloom.storage.local_files import remove_leftovers
 from secure_bloom.storage.rewrite import ChangedMeanwhileError, Rewrite
 from secure_bloom.storage.visibility import parquet_files
 from tests.peers.keys import KeyTools
@@ -431,13 +432,36 @@ def test_nobody_else_may_read_a_copy_that_is_being_made(tmp_path, monkeypatch):
 
 
 @internal_or_not
-def test_the_file_behind_a_symbolic_link_is_rotated(tmp_path, internal):
-    (tmp_path / "data").mkdir()
+def test_the_file_behind_a_symbolic_link_is_rotated_if_the_link_is_named(tmp_path, internal):
+    """A link in a folder may have been put there by somebody else, so it must not lead out."""
+    data, kms = tmp_path / "data", InMemoryKms(KEYS)
+    (data / "day=1").mkdir(parents=True)
     real = written(tmp_path / "a.parquet", internal_key_material=internal)
-    for file in [real] if internal else [real, material_of(real)]:
-        (tmp_path / "data" / file.name).symlink_to(file)
-    assert rotate_master_keys(tmp_path / "data", InMemoryKms(KEYS), old="old", new="new").rotated
-    assert all(p.is_symlink() for p in (tmp_path / "data").iterdir())
+    files = [real] if internal else [real, material_of(real)]
+    for file in files:
+        (data / "day=1" / file.name).symlink_to(file)
+    before = [file.read_bytes() for file in files]
+    result = rotate_master_keys(data, kms, old="old", new="new")
+    assert not result.rotated and [file.read_bytes() for file in files] == before
+    assert "out of the table" in result.failed[str(data / "day=1" / real.name)]
+    (data / "day=1" / real.name).unlink()  # with external key material, only that is elsewhere now
+    real.rename(data / "day=1" / real.name)
+    result = rotate_master_keys(data, kms, old="old", new="new")
+    assert bool(result.rotated) == internal != bool(result.failed)
+    (data / "day=1" / real.name).rename(real)
+    (data / "day=1" / real.name).symlink_to(real)
+    assert [file.read_bytes() for file in files][1:] == before[1:]
+    assert not rotate_master_keys(data / "day=1" / real.name, kms, old="old", new="new").failed
+    assert all(p.is_symlink() for p in (data / "day=1").iterdir())
+    assert ParquetFile(real, without("old")).read().equals(TABLE)
+
+
+def test_links_inside_of_a_table_are_rotated(tmp_path):
+    for day in ("day=1", "day=2"):
+        (tmp_path / "data" / day).mkdir(parents=True)
+    real = written(tmp_path / "data" / "day=2" / "a.parquet")
+    (tmp_path / "data" / "day=1" / "a.parquet").symlink_to(real)
+    rotate_master_keys(tmp_path / "data" / "day=1", InMemoryKms(KEYS), old="old", new="new")
     assert ParquetFile(real, without("old")).read().equals(TABLE)
 
 
@@ -525,8 +549,9 @@ def test_a_rotation_tidies_each_folder_once(tmp_path, monkeypatch, internal):
     written(tmp_path / "b.parquet")
     (tmp_path / f".{path.name}.0123456789abcdef.tmp").write_bytes(b"half")
     (tmp_path / ".a.parquet.backup.tmp").write_bytes(b"somebody else's")
-    names, scandir, folders = set(os.listdir(tmp_path)), os.scandir, []
-    monkeypatch.setattr(os, "scandir", lambda folder: folders.append(folder) or scandir(folder))
+    names, folders = set(os.listdir(tmp_path)), []
+    monkeypatch.setattr("secure_bloom.storage.rewrite.remove_leftovers", lambda folder, names:
+                        folders.append(folder) or remove_leftovers(folder, names))
     rotate_master_keys(tmp_path, InMemoryKms(KEYS), old="old", new="new", dry_run=True)
     assert set(os.listdir(tmp_path)) == names and not folders
     rotate_master_keys(tmp_path, InMemoryKms(KEYS), old="old", new="new")

@@ -370,6 +370,19 @@ def test_dry_run(tmp_path):
         path.write_bytes(before)
 
 
+def test_files_of_a_folder_behind_links_out_of_it_are_not_changed(tmp_path):
+    (tmp_path / "victim").mkdir()
+    real = written(tmp_path / "victim" / "real.parquet")
+    (tmp_path / "victim" / f".real.parquet.{'0' * 16}.tmp").touch()  # what a killed process left
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "file.parquet").symlink_to(real)
+    (tmp_path / "data" / "folder").symlink_to(real.parent)
+    before = {path: path.read_bytes() for path in real.parent.iterdir()}
+    failed = attach(tmp_path / "data", {"ssn": True}, KMS).failed
+    assert len(failed) == 2 and all("out of the table" in text for text in failed.values())
+    assert {path: path.read_bytes() for path in real.parent.iterdir()} == before
+
+
 def test_mode_links_and_checksums(tmp_path):
     real = written(tmp_path / "real.parquet")
     os.chmod(real, 0o640)

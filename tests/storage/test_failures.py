@@ -131,9 +131,9 @@ def test_a_file_that_is_truncated_while_it_is_copied_is_left_as_it_is(tmp_path, 
 def test_leftovers_are_removed_on_the_local_filesystem_only(tmp_path):
     path, leftover = tmp_path / "a", tmp_path / temporary_name("a")
     leftover.touch()
-    remove_leftovers_of(pa_fs.PyFileSystem(CountingHandler()), [str(path)])
+    remove_leftovers_of(pa_fs.PyFileSystem(CountingHandler()), str(path), [str(path)])
     assert leftover.exists()
-    remove_leftovers_of(LOCAL, [str(path)])
+    remove_leftovers_of(LOCAL, str(path), [str(path)])
     assert not leftover.exists()
 
 
