@@ -202,6 +202,8 @@ def _staged(writer: SecureParquetWriter) -> Iterator[StagedFile]:
     found = {name: info for name, info in
              sorted(files_below(job.filesystem, _folder(writer), allow_not_found=True).items())
              if not is_hidden(name)}
+    for folder in {posixpath.dirname(info.path) for info in found.values()}:
+        job.check_inside(folder)  # else files that Spark has not written would be moved
     if found:
         native.verify(_folder(writer), encryption=asked.encryption,
                       bloom_filters=asked.bloom_filters, keys=keys, filesystem=job.filesystem)

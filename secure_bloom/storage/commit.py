@@ -114,13 +114,11 @@ class Job(JobFolder):
         if found.type not in (pa_fs.FileType.NotFound, pa_fs.FileType.Directory):
             raise CommitError("there is a file where the folder should be", file=self.folder)
         self.check_inside(self.folder)
-        if not self.overwrite:
-            return
-        for path in self.visible_files():
-            self.check_inside(posixpath.dirname(path))
-            if not path.endswith(".parquet"):
-                raise CommitError("overwrite would delete this file, which is not named *.parquet; "
-                                  "move it away, or choose another folder", file=path)
+        if self.overwrite:
+            visible = self.visible_files()
+            self._check_overwritten(visible)
+            for folder in set(map(posixpath.dirname, visible)):
+                self.check_inside(folder)
 
     def visible_files(self) -> list[str]:
         """Return the data files that readers see, sorted.
@@ -276,6 +274,13 @@ class Job(JobFolder):
                 "files deleted by an overwrite; write through the table, or to another folder",
                 file=table.folder)
 
+    def _check_overwritten(self, paths: Iterable[str]) -> None:
+        """Check that an overwrite may delete these files."""
+        for path in paths:
+            if not path.endswith(".parquet"):
+                raise CommitError("overwrite would delete this file, which is not named *.parquet; "
+                                  "move it away, or choose another folder", file=path)
+
     def _too_late(self, name: str) -> CommitError:
         """Remove what an attempt has written, and its marker last."""
         self.delete_file(f"{self.work}/{name}")
@@ -320,6 +325,7 @@ class Job(JobFolder):
         if self.overwrite and self.exists(self.folder):
             replaced = {info.path: signature(info) for info in
                         visible_files(self.filesystem, self.folder).values()}
+            self._check_overwritten(replaced)  # there may be more files now
         for folder in {posixpath.dirname(path) for path in replaced}:
             self.check_inside(folder)
         signatures = {relative_path(path, self.table): one for path, one in replaced.items()}

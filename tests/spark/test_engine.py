@@ -2,16 +2,20 @@
 
 import logging
 import os
+from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
+from pyarrow.fs import LocalFileSystem
 from pyspark.sql import functions as F
 
 import secure_bloom.spark
-from secure_bloom import EncryptionConfiguration, ParquetFile, read_table
+from secure_bloom import EncryptionConfiguration, ParquetFile, read_table, write_table
 from secure_bloom.errors import EncryptionMismatchError, SecureBloomError, UnsupportedError
 from secure_bloom.policy import Policy
 from secure_bloom.spark import engine as engines
 from secure_bloom.spark import native_job
+from secure_bloom.storage.commit import Job
 from secure_bloom.storage.job_folder import JobFolder
 from tests.spark.helpers import keys_of, people, settings, staged, uses_spark, visible
 
@@ -250,3 +254,19 @@ def test_sparks_reader_is_refused_where_it_would_not_check(session, tmp_path, ke
     with pytest.raises(UnsupportedError, match='engine="native" is not possible'):
         secure_bloom.spark.read(session, tmp_path / "t", keys=keyring, engine="native",
                                 **arguments)
+
+
+def test_no_files_are_published_that_a_link_in_the_staging_folder_leads_to(tmp_path):
+    """They would be moved out of the folder of somebody else."""
+    job = Job(LocalFileSystem(), str(tmp_path / "t"), False)
+    job.start()
+    (tmp_path / "victim").mkdir()
+    write_table(pa.table({"a": [1]}), tmp_path / "victim" / "x.parquet")
+    staged = tmp_path / "t" / "_staging" / job.id / native_job._FILES
+    staged.mkdir()
+    (staged / "day=1").symlink_to(tmp_path / "victim")
+    writer = SimpleNamespace(job=job, reading_keys=lambda: None, check_path=lambda path: None,
+                             options=SimpleNamespace(encryption=None, bloom_filters={}))
+    with pytest.raises(UnsupportedError, match="out of the table"):
+        list(native_job._staged(writer))
+    assert (tmp_path / "victim" / "x.parquet").exists()

@@ -190,6 +190,18 @@ def test_overwrite_deletes_nothing_but_parquet_files(store):
     store.job()
 
 
+def test_nor_a_file_that_comes_while_the_overwrite_runs(store):
+    store.write(1)
+    job = store.job(overwrite=True)
+    staged = store.stage(job, 2)
+    write_file(store.filesystem, f"{store.folder}/photo.jpg", b"123")
+    with pytest.raises(CommitError, match=r"photo\.jpg: overwrite would delete this file"):
+        job.commit([staged])
+    assert "photo.jpg" in store.names()
+    store.filesystem.delete_file(f"{store.folder}/photo.jpg")
+    assert store.values() == store.all_values() == [1]
+
+
 def test_a_file_is_no_folder(local, tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(CommitError, match="there is a file where the folder should be"):
