@@ -8,7 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.fs as pa_fs
 
+from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.maintain.attach import attach as attach_here
 from secure_bloom.maintain.attach import filters_for_files
@@ -20,6 +22,7 @@ from secure_bloom.spark.options.kms import environment_uri, kms_client, kms_uri
 from secure_bloom.spark.options.options import KEYRING, KMS, Options, locate
 from secure_bloom.spark.worker_python import fitting_python
 from secure_bloom.storage.files import FilePath
+from secure_bloom.storage.inside import check_below
 from secure_bloom.storage.visibility import parquet_files
 
 if TYPE_CHECKING:
@@ -37,12 +40,27 @@ def attach(spark: SparkSession, path: FilePath, bloom_filters: BloomFilters, *,
     filesystem, folder = locate(root)
     paths = parquet_files(filesystem, folder)
     check_no_table(filesystem, folder, paths)
+    outside = _outside(filesystem, folder, paths)
+    paths = [path for path in paths if path not in outside]
     uri = kms_uri(Options({KEYRING: keyring, KMS: kms}).with_default_kms(environment_uri()))
     task = partial(_task, root, paths, uri, wanted, replace, dry_run)
     numbers = spark.range(0, len(paths), 1, max(1, min(len(paths), _MAX_TASKS)))
     with fitting_python(spark):
         rows = numbers.mapInArrow(task, "number long, result string").collect()
-    return _merged([json.loads(row["result"]) for row in sorted(rows)], dry_run)
+    result = _merged([json.loads(row["result"]) for row in sorted(rows)], dry_run)
+    result.failed |= outside
+    return result
+
+
+def _outside(filesystem: pa_fs.FileSystem, folder: str, paths: list[str]) -> dict[str, str]:
+    """Return the files that links lead to from the folder, and why they are not changed."""
+    found = {}
+    for path in paths:
+        try:
+            check_below(filesystem, folder, path)
+        except UnsupportedError as error:
+            found[path] = error.message
+    return found
 
 
 def _task(root: str, paths: list[str], uri: str | None,

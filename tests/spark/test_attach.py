@@ -1,9 +1,17 @@
 """Attaching filters with Spark to a folder of Spark's own files."""
 
+import pyarrow as pa
 import pytest
 
 import secure_bloom.spark
-from secure_bloom import BloomFilterOptions, ParquetFile, attach, read_table, verify_file
+from secure_bloom import (
+    BloomFilterOptions,
+    ParquetFile,
+    attach,
+    read_table,
+    verify_file,
+    write_table,
+)
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys import Keyring
 
@@ -42,6 +50,17 @@ def test_files_of_spark(spark, tmp_path):
     assert {change.columns for change in others} == {("moment",)}
     with pytest.raises(TypeError, match="a list of column paths"):
         secure_bloom.spark.attach(spark, folder, "ssn")
+
+
+def test_files_behind_links_out_of_the_folder_are_not_changed(spark, tmp_path):
+    (tmp_path / "rows").mkdir()
+    for name in ("rows/a.parquet", "victim.parquet"):
+        write_table(pa.table({"ssn": ["s1"]}), tmp_path / name, bloom_filters=None)
+    (tmp_path / "rows" / "b.parquet").symlink_to(tmp_path / "victim.parquet")
+    before = (tmp_path / "victim.parquet").read_bytes()
+    result = secure_bloom.spark.attach(spark, tmp_path / "rows", {"ssn": True})
+    assert len(result.changed) == 1 and (tmp_path / "victim.parquet").read_bytes() == before
+    assert "out of the table" in result.failed[str(tmp_path / "rows" / "b.parquet")]
 
 
 def test_encrypted_files(spark, tmp_path, encrypted):
