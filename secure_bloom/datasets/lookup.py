@@ -160,7 +160,9 @@ def find(source: DatasetSource, column: str, values: object, keys: Keys = None, 
 class Search:
     """The files to search. Their footers are read when it is created.
 
-    The parameters are those of :func:`find`.
+    The parameters are those of :func:`find`. With ``opens_all``, the footer of each file is read and
+    compared with what an index says of it, as with a requirement: anyone who can write to the
+    folder may have put the index there.
 
     Attributes
     ----------
@@ -180,22 +182,24 @@ class Search:
                  keys: Keys = None, *, filesystem: pa_fs.FileSystem | None = None,
                  all_files: bool = False, require_encryption: RequireEncryption = None,
                  on_missing_key: OnMissingKey = "error", on_error: OnError | None = None,
-                 advance: Advance | None = None, index: IndexUse = "auto"):
+                 advance: Advance | None = None, index: IndexUse = "auto",
+                 opens_all: bool = False):
         check_names(columns)
         self.column, self.columns = column, columns
         self._on_error, self._advance = on_error, advance or (lambda fraction: None)
         requirement = encryption_requirement(require_encryption)
+        opens_all |= requirement is not None
         keys = keys_for_files(keys, masks=is_masking(on_missing_key))
         found = find_files(source, filesystem, all_files=all_files, keys=keys,
                            index=index_use(index, on_missing_key),
-                           opens_all=requirement is not None)
+                           opens_all=opens_all)
         checks = FolderChecks(requirement, found.partition_schema.names)
         self.access = FileAccess.new(found.filesystem, found.keys or keys, checks,
                                      with_source=True, on_missing_key=on_missing_key,
                                      indexes=found.listed)
         self.paths, self.num_files = found.paths, len(found.paths)
         with error_location(file=found.name):
-            files = self._inspected(found, found.known if requirement is None else None)
+            files = self._inspected(found, None if opens_all else found.known)
             try:
                 checks.finish()
             except ColumnError:

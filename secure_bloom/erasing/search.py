@@ -104,7 +104,7 @@ def find_occurrences(source: str | list[str], erased: ErasedValues, keys: Keys,
                      advance: Callable[[float], None]) -> Occurrences:
     """Search files, or the visible files of a folder; errors are those of ``find``."""
     search = Search(source, erased.column, [], keys, filesystem=filesystem, advance=advance,
-                    index=index)
+                    index=index, opens_all=True)
     name = erased.column.split(".")[0]
     if any(name in file.partition_values for file in search.files):
         raise ColumnError("its values are in the names of folders, not in files: delete the "
