@@ -66,7 +66,8 @@ def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_
         remaining = _remaining(file, erased, row_groups, advance, has_new_material=True)
         new = job.new_file(number, posixpath.dirname(relative_path(path, job.folder)))
         visible = job.path(relative_path(new, job.work))
-        if job.exists(material_path(path)):
+        if job.exists(material := material_path(path)):
+            job.check_inside(material)  # what a link leads to may be private
             create_material(job.filesystem, new, read_material(job.filesystem, path)
                             | remaining.keys.external_material)
         before = _hmac(rewrite.source, hash_key)

@@ -62,7 +62,7 @@ from secure_bloom.storage.job_folder import COMMITTING, PROCESS, JobFolder
 from secure_bloom.storage.local_files import is_temporary, remove_leftovers
 from secure_bloom.storage.local_listing import list_folder
 from secure_bloom.storage.processes import is_dead, this_process
-from secure_bloom.storage.small_files import MAX_MARKER, MAX_RECORD, read_small
+from secure_bloom.storage.small_files import MAX_MARKER, MAX_RECORD, read_small, read_unlinked
 from secure_bloom.storage.summary import CommitSummary, FilterTotals, StagedFile
 from secure_bloom.storage.table_formats import find_table
 from secure_bloom.storage.visibility import (
@@ -335,13 +335,13 @@ class Job(JobFolder):
                             None if batch is None else batch.id, self.name)
 
     def _remove_success(self) -> bytes | None:
-        """Remove ``_SUCCESS`` and return its content.
+        """Remove ``_SUCCESS`` and return its content, which :meth:`_roll_back` restores.
 
         While it exists, the folder is complete for readers that do not know our markers.
         """
         path = posixpath.join(self.folder, SUCCESS)
         try:
-            content = read_small(self.filesystem, path, MAX_RECORD)
+            content = read_unlinked(self.filesystem, path, MAX_RECORD)
             self.delete_file(path)
         except FileNotFoundError:
             return None

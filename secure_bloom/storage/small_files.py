@@ -17,7 +17,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.storage.files import Source
-from secure_bloom.storage.versions import open_regular, until_unchanged
+from secure_bloom.storage.versions import open_regular, until_unchanged, without_subtree
 
 MAX_MARKER = 64 * 1024  #: bytes of a marker
 MAX_RECORD = 128 * 1024 * 1024  #: bytes of a file that lists others
@@ -62,6 +62,26 @@ def read_constant(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes:
     with open_small(filesystem, path) as file:
         size = file.size()
         check_size(size, limit, path)
+        return file.read(size)
+
+
+def read_unlinked(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes | None:
+    """Read a whole file whose content will be written elsewhere; see :func:`read_small`.
+
+    None if a symbolic or hard link may lead to another file of that name: a copy of what only this
+    user may read would be a file that others may read.
+    """
+    if without_subtree(filesystem, path)[0].type_name != "local":
+        return read_small(filesystem, path, limit)
+    with _no_file_as_format_error(path):
+        try:
+            file = open_regular(filesystem, path, by_links=False)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                return None
+            raise
+    with file:
+        check_size(size := file.size(), limit, path)
         return file.read(size)
 
 

@@ -13,6 +13,7 @@ from one version. How versions are distinguished depends on the filesystem:
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import posixpath
 import stat
@@ -172,14 +173,16 @@ def open_file(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa.NativeFile, F
     return filesystem.open_input_file(path), version
 
 
-def open_regular(filesystem: pa_fs.FileSystem, path: str) -> pa.NativeFile:
+def open_regular(filesystem: pa_fs.FileSystem, path: str, *, by_links: bool = True) \
+        -> pa.NativeFile:
     """Open a file for reading, without its version; of a local path, only a regular file.
 
     Raises FileNotFoundError; UnsupportedError if it is a pipe, a device or similar;
-    IsADirectoryError.
+    IsADirectoryError; without ``by_links``, OSError (ELOOP) if a local path is a symbolic link, or
+    the file has several names.
     """
     filesystem, path = without_subtree(filesystem, path)
-    return _open_local(path)[0] if filesystem.type_name == "local" \
+    return _open_local(path, by_links=by_links)[0] if filesystem.type_name == "local" \
         else filesystem.open_input_file(path)
 
 
@@ -223,18 +226,20 @@ def until_unchanged(read: Callable[[], _Result],
     return read()
 
 
-def _open_local(path: str) -> tuple[pa.OSFile, os.stat_result]:
+def _open_local(path: str, *, by_links: bool = True) -> tuple[pa.OSFile, os.stat_result]:
     """Open a file that has a descriptor, unlike those that pyarrow's filesystem opens.
 
     Opening a pipe would wait for a writer, perhaps for ever. So the path is resolved once, to what
     is looked at and then opened, and nobody can put a pipe there in between.
     """
     try:
-        descriptor = os.open(path, _RESOLVE)
+        descriptor = os.open(path, _RESOLVE if by_links else _RESOLVE | os.O_NOFOLLOW)
     except FileNotFoundError:
         raise _missing(path) from None
     try:
         found = os.fstat(descriptor)
+        if not by_links and (stat.S_ISLNK(found.st_mode) or found.st_nlink > 1):
+            raise OSError(errno.ELOOP, "it is a link, or the file has several names", path)
         _check_kind(path, found.st_mode)
         return _reopened(descriptor, path), found
     finally:

@@ -10,7 +10,7 @@ import pytest
 from secure_bloom import write_dataset
 from secure_bloom.errors import SecureBloomError, UnsupportedError
 from secure_bloom.storage import inside
-from secure_bloom.storage.commit import Job
+from secure_bloom.storage.commit import CommitError, Job
 from secure_bloom.storage.files import write_file
 from secure_bloom.storage.visibility import CommitRecord, new_name, signature
 from tests.storage.stores import everything_is_stale
@@ -143,3 +143,21 @@ def test_a_folder_that_is_exchanged_for_a_link_after_the_check_is_not_followed(
         assert sorted(victim.rglob("*")) == before
         (lake / exchanged).unlink()
         os.rename(tmp_path / "away", lake / exchanged)
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_rollback_does_not_restore_the_content_that_a_link_leads_to(local, tmp_path_factory,
+                                                                      link):
+    private = tmp_path_factory.mktemp("home") / "id"
+    private.write_bytes(b"private")
+    private.chmod(0o600)
+    local.write(1)
+    os.unlink(f"{local.folder}/_SUCCESS")
+    link(private, f"{local.folder}/_SUCCESS")
+    job = local.job()
+    staged = local.stage(job, 2)
+    with pytest.raises(CommitError):
+        job._publish = lambda names: job.remove_marker("started")
+        job.commit([staged])
+    assert local.values() == [1] and not local.has_success()
+    assert private.read_bytes() == b"private"
