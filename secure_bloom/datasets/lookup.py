@@ -160,8 +160,8 @@ def find(source: DatasetSource, column: str, values: object, keys: Keys = None, 
 class Search:
     """The files to search. Their footers are read when it is created.
 
-    The parameters are those of :func:`find`. With ``opens_all``, the footer of each file is read and
-    compared with what an index says of it, as with a requirement: anyone who can write to the
+    The parameters are those of :func:`find`. With ``opens_all``, the footer of each file is read
+    and compared with what an index says of it, as with a requirement: anyone who can write to the
     folder may have put the index there.
 
     Attributes

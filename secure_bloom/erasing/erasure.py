@@ -18,6 +18,7 @@ from secure_bloom.erasing.file import Rewritten, rewrite_for_job, rewrite_in_pla
 from secure_bloom.erasing.leftover_search import LeftoverSearch
 from secure_bloom.erasing.leftovers import RemovedValues
 from secure_bloom.erasing.matching import ErasedValues
+from secure_bloom.erasing.out_of_reach import names_of_folders, unpublished
 from secure_bloom.erasing.result import Absence, ErasedFile, ErasedValue, EraseResult
 from secure_bloom.erasing.search import Occurrences, find_occurrences, only_in_dictionaries
 from secure_bloom.erasing.summaries import remove_summaries, summaries_with_values
@@ -91,6 +92,7 @@ class Erasure:
             if dry_run:
                 result.summaries = summaries_with_values(self.filesystem, self.path)
                 result.out_of_reach += self._unsearched(found)
+                result.out_of_reach += self._beside(result.files)
             else:
                 result.files = self._change(found, result.summaries,
                                             lambda done: advance(1 / 4 + done / 2))
@@ -109,7 +111,7 @@ class Erasure:
         result, removed = _unless_changed(find_and_change)
         if dry_run:
             return result
-        result.out_of_reach += [f"{one.file} has other names (hard links), which keep the rows"
+        result.out_of_reach += [f"{one.file} has other names (links), which keep the rows"
                                 for one in result.files if one.has_other_names]
         result.out_of_reach += [
             f"{one.new_file} uses AES_GCM_CTR_V1 and keeps its data keys: anyone who has a copy of "
@@ -120,6 +122,7 @@ class Erasure:
         result.absence = Absence(left.found_rows, left.report.files, left.report.row_groups,
                                  left.num_dictionaries, left.found_dictionaries)
         result.out_of_reach += self._unsearched(left)
+        result.out_of_reach += self._beside(result.files)
         return result
 
     def find(self, advance: Callable[[float], None]) -> Occurrences:
@@ -136,6 +139,13 @@ class Erasure:
                  if not any(value in name for value in values)]
         return ["key-value metadata, which is kept and cannot be searched, in up to "
                 f"{count(max(found.metadata.values()), 'file')}: {names(known, 10)}"]
+
+    def _beside(self, files: list[ErasedFile]) -> list[str]:
+        """Return what is said of a folder besides its visible files."""
+        if not self.is_folder:
+            return []
+        return [*unpublished(self.filesystem, self.path),
+                *names_of_folders(self.filesystem, self.path, self.erased, files)]
 
     def _change(self, found: Occurrences, summaries: list[str],
                 advance: Callable[[float], None]) -> list[ErasedFile]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import posixpath
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -75,8 +76,8 @@ def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_
         staged = job.staged(new, remaining.num_rows, remaining.filters)
         described = ErasedFile(path, visible, file.num_rows, file.num_rows - remaining.num_rows,
                                before, _sha256_of(job.filesystem, new),
-                               rewrite.has_other_names, remaining.accepts_old_pages,
-                               remaining.num_whole)
+                               rewrite.has_other_names or _is_link(job, path),
+                               remaining.accepts_old_pages, remaining.num_whole)
     return Rewritten(described, staged, replaced)
 
 
@@ -91,6 +92,11 @@ def rewrite_in_place(filesystem: pa_fs.FileSystem, path: str, erased: ErasedValu
         return ErasedFile(path, path, file.num_rows, file.num_rows - remaining.num_rows, before,
                           _sha256_of(filesystem, path), has_other_names,
                           remaining.accepts_old_pages, remaining.num_whole)
+
+
+def _is_link(job: Job, path: str) -> bool:
+    """Whether only a link will be replaced, and what it leads to keeps the rows."""
+    return job.filesystem.type_name == "local" and os.path.islink(path)
 
 
 @contextmanager

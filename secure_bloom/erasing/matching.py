@@ -18,7 +18,7 @@ from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.arrow.views import filtered
 from secure_bloom.display import listed
 from secure_bloom.erasing.rows import RowReader
-from secure_bloom.errors import ColumnError, PredicateError
+from secure_bloom.errors import ChangedMeanwhileError, ColumnError, PredicateError
 from secure_bloom.parquet.schema import LeafColumn, named_columns
 from secure_bloom.pruning.operands import operand
 from secure_bloom.pruning.predicates import Predicate
@@ -100,7 +100,13 @@ class ErasedValues:
         return ErasedRows(pa.concat_arrays([pa.array([], pa.bool_()), *parts]), found)
 
     def in_group_of(self, file: ParquetFile, row_group: int) -> ErasedRows:
-        """Find the rows of a row group: none in a file without the column."""
+        """Find the rows of a row group: none in a file without the column.
+
+        Raises ChangedMeanwhileError if the file has no such row group: another version had it.
+        """
+        if row_group >= file.num_row_groups:
+            raise ChangedMeanwhileError("the file was replaced by one with fewer row groups while "
+                                        "it was being searched; try again", file=file.name)
         leaf = self.leaf(file)
         if leaf is not None:
             return self.in_row_group(RowReader(file), row_group, leaf)

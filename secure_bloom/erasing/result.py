@@ -28,7 +28,8 @@ class ErasedFile:
     sha256_after : str or None
         SHA-256 of all bytes of the new file, in hexadecimal; None in a dry run.
     has_other_names : bool
-        Whether the file had hard links, which keep the rows.
+        Whether the file had other names, which keep the rows: hard links, or in a folder the file
+        that a symbolic link led to.
     accepts_old_pages : bool
         Whether pages of the old file would be accepted in the new one: it uses AES_GCM_CTR_V1, and
         its data keys could not be replaced.

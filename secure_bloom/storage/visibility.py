@@ -200,9 +200,9 @@ def visible_files(filesystem: pa_fs.FileSystem, folder: str,
         # In this order: what a job does before the first step is seen in the listing, what it does
         # after the last step is not, and what it does in between changes one of the other results.
         generation = _generation(filesystem, table)
-        before = _staged(filesystem, table)
+        before = staged_files(filesystem, table)
         found = files_below(filesystem, folder, allow_not_found=True)
-        after = _staged(filesystem, table)
+        after = staged_files(filesystem, table)
         if _markers(before) == _markers(after) and generation == _generation(filesystem, table):
             _check_found(filesystem, found, folder)
             if check is not None:
@@ -275,7 +275,7 @@ def read_jobs(filesystem: pa_fs.FileSystem, table: str) -> dict[str, JobState]:
     """
     for _ in range(_TRIES):
         with contextlib.suppress(FileNotFoundError):  # a record has just been removed
-            return _jobs(filesystem, _staged(filesystem, table))
+            return _jobs(filesystem, staged_files(filesystem, table))
     raise _busy(table)
 
 
@@ -347,7 +347,8 @@ def relative_path(path: str, folder: str) -> str:
     return path.lstrip("/").removeprefix(folder.strip("/")).lstrip("/")
 
 
-def _staged(filesystem: pa_fs.FileSystem, table: str) -> dict[str, pa_fs.FileInfo]:
+def staged_files(filesystem: pa_fs.FileSystem, table: str) -> dict[str, pa_fs.FileInfo]:
+    """Return the files in ``_staging`` of a table, by their paths relative to it."""
     return files_below(filesystem, posixpath.join(table, STAGING), allow_not_found=True)
 
 

@@ -97,6 +97,23 @@ def test_a_value_written_meanwhile_is_found_in_a_dictionary(lake, monkeypatch):
     assert "1 row group with these values in a dictionary" in render_erasure(result)
 
 
+def test_a_file_that_is_replaced_by_a_shorter_one_during_the_search_is_searched_again(
+        lake, monkeypatch):
+    from secure_bloom.erasing import erasure
+    removed, tries = erasure.LeftoverSearch.removed, []
+
+    def replace_and_search(self, *arguments):
+        tries.append(1)
+        if len(tries) == 1:  # the row is now in the only row group
+            pq.write_table(_table(0), lake / "new")
+            (lake / "new").rename(lake / "0.parquet")
+        return removed(self, *arguments)
+
+    monkeypatch.setattr(erasure.LeftoverSearch, "removed", replace_and_search)
+    result = erase(lake, "ssn", PEOPLE[GONE], max_share=1)
+    assert result.is_complete and result.rows_removed == 1 and len(tries) == 2
+
+
 def test_a_scale_loses_what_is_erased_and_nothing_else(tmp_path):
     pq.write_table(_table(0, ordered=True), tmp_path / "a.parquet", row_group_size=40)
     result = erase(tmp_path / "a.parquet", "ssn", PEOPLE[GONE])

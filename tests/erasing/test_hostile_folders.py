@@ -6,10 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from secure_bloom import erase
+from secure_bloom import erase, write_dataset
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.index import identity
-from tests.erasing.helpers import ENCRYPTION, KMS, numbers_in, ssn, write_people
+from secure_bloom.storage.commit import Job
+from secure_bloom.storage.visibility import job_of
+from tests.erasing.helpers import ENCRYPTION, KMS, numbers_in, people, ssn, write_people
+from tests.index.helpers import LOCAL
 from tests.index.planting import plant
 
 
@@ -41,3 +44,57 @@ def test_key_material_behind_a_link_is_not_copied(tmp_path):
         erase(lake, "ssn", ssn(3), KMS, max_share=1)
     assert numbers_in(path) == list(range(8))
     assert not any("secret" in one.read_text() for one in lake.glob("_KEY*") if one != material)
+
+
+def test_what_a_link_led_to_is_out_of_reach(tmp_path):
+    target = write_people(tmp_path / "other" / "a.parquet", range(8))
+    lake = tmp_path / "lake"
+    write_people(lake / "b.parquet", range(8, 16))
+    (lake / "a.parquet").symlink_to(target)
+    result = erase(lake, "ssn", [ssn(3), ssn(12)], KMS, max_share=1)
+    assert result.is_complete and numbers_in(target) == list(range(8))
+    assert [text for text in result.out_of_reach if "other names" in text] \
+        == [f"{lake}/a.parquet has other names (links), which keep the rows"]
+
+
+def test_files_that_a_marker_hides_are_out_of_reach(tmp_path):
+    """Whether a job is running, or somebody has put the marker there."""
+    write_dataset(people(*range(8)), tmp_path, encryption=ENCRYPTION, keys=KMS)
+    [path] = tmp_path.glob("*.parquet")
+    marker = tmp_path / "_staging" / job_of(path.name) / "started"
+    marker.parent.mkdir()
+    marker.touch()
+    write_people(tmp_path / "b.parquet", range(8, 16))
+    for dry_run in (True, False):
+        result = erase(tmp_path, "ssn", [ssn(3), ssn(12)], KMS, max_share=1, dry_run=dry_run)
+        assert result.rows_removed == 1
+        assert any("1 file of jobs that have not ended" in text for text in result.out_of_reach)
+    marker.unlink()
+    marker.parent.rmdir()
+    result = erase(tmp_path, "ssn", ssn(3), KMS, max_share=1)
+    assert result.rows_removed == 1 and len(result.out_of_reach) == 1
+
+
+def test_a_running_job_does_not_hinder_an_erasure(tmp_path):
+    folder = tmp_path / "day=1"
+    write_people(folder / "a.parquet", range(8))
+    job = Job(LOCAL, str(folder), False)
+    job.start()
+    shutil.copy(folder / "a.parquet", job.new_file(0))
+    assert erase(folder, "ssn", ssn(3), KMS, max_share=1).is_complete
+    for erased, count in ((folder, 1), (tmp_path / "day=2", 0), (tmp_path, 1)):
+        write_people(tmp_path / "day=2" / "b.parquet", range(8, 12))
+        texts = erase(erased, "ssn", "nobody", KMS).out_of_reach
+        assert sum("of jobs that have not ended" in text for text in texts) == count
+
+
+def test_names_of_folders_are_out_of_reach(tmp_path):
+    write_people(tmp_path / "who=name 3" / "a.parquet", [3])
+    write_people(tmp_path / f"who={ssn(5)}" / "a.parquet", [5, 6])
+    write_people(tmp_path / "who=others" / "a.parquet", [1, 2])
+    write_people(tmp_path / "who=others" / "b.parquet", [3])
+    texts = erase(tmp_path, "ssn", [ssn(3), ssn(5)], KMS, max_share=1).out_of_reach[1:]
+    assert texts == [
+        "the names of 1 folder have a value that was erased: rename or delete them",
+        "the names of 1 folder of partition columns, which have no rows left: rename or delete "
+        "them"]
