@@ -21,6 +21,8 @@ from secure_bloom.parquet.thrift.protocol import (
     LIST,
     MAP,
     MAX_DEPTH,
+    MAX_ID,
+    MIN_ID,
     SET,
     STRUCT,
     TRUE,
@@ -33,6 +35,8 @@ _INT = np.int64  # with uint64, numba would convert numbers to floats
 _DEPTH = MAX_DEPTH + 1  # of containers around a value, as _skip uses them
 _stack_of_types = stack_array(types.uint8, _DEPTH)
 _stack_of_counts = stack_array(types.int64, _DEPTH)
+_NO_ID = MIN_ID - 1  # before the first field of a structure
+_stack_of_ids = stack_array(types.int64, _DEPTH)
 
 
 @part_of_kernel
@@ -118,23 +122,30 @@ def _field(data, position):
     if position >= len(data):
         return 0, 0, -1
     header = _INT(data[position])
-    position += 1
     if header != 0 and header & 15 == 0:
         return 0, 0, -1
-    if 0 < header < 0x10:
-        _, position = _varint(data, position)
-        if position < 0:
-            return 0, 0, -1
-    return header >> 4, header & 15, position
+    return header >> 4, header & 15, position + 1
 
 
 @part_of_kernel
-def _skip(data, position, type_, first, second, left):
+def _spelled_id(data, position, last):
+    """Return an id that follows a field header, and the position after it; -1 if it is invalid, or
+    not greater than the last one.
+    """
+    raw, position = _varint(data, position)
+    number = _INT(raw >> np.uint64(1)) ^ -_INT(raw & np.uint64(1))
+    if not last < number <= MAX_ID:
+        position = -1
+    return number, position
+
+
+@part_of_kernel
+def _skip(data, position, type_, first, second, left, ids):
     """Return the position after a value.
 
     The arrays hold the containers around the current value: the types of their elements in turn,
-    and how many are left; -1 for a structure. Common cases are inlined: a function call would take
-    three times as long.
+    and how many are left; -1 for a structure, and the id of its last field. Common cases are
+    inlined: a function call would take three times as long.
     """
     depth = 0
     while True:
@@ -142,6 +153,7 @@ def _skip(data, position, type_, first, second, left):
             return -1
         if type_ == STRUCT:
             left[depth] = -1
+            ids[depth] = _NO_ID
             depth += 1
         elif type_ in (LIST, SET, MAP):
             position, first[depth], second[depth], left[depth] = _enter(data, position, type_)
@@ -166,20 +178,28 @@ def _skip(data, position, type_, first, second, left):
                     return -1
             else:
                 header = _INT(data[position]) if position < len(data) else 1
+                number = ids[depth - 1]
                 while header >= 0x10 and I16 <= header & 15 <= I64:
+                    number = (header >> 4) + (0 if number == _NO_ID else number)
                     position += 1
                     while position < len(data) and data[position] >= 0x80:
                         position += 1
                     position += 1
                     header = _INT(data[position]) if position < len(data) else 1
+                type_ = header & 15
+                position += 1
                 if header == 0:
                     depth -= 1
-                    position += 1
-                elif header < 0x10 or header & 15 == 0:
-                    _, type_, position = _field(data, position)
+                elif type_ == 0:
+                    return -1
+                elif header < 0x10:
+                    number, position = _spelled_id(data, position, number)
                 else:
-                    position += 1
-                    type_ = header & 15
+                    number = (header >> 4) + (0 if number == _NO_ID else number)
+                if number > MAX_ID:
+                    return -1
+                if header != 0:
+                    ids[depth - 1] = number
 
 
 @kernel
@@ -189,9 +209,9 @@ def struct_ends(data, position, ends):
     ``ends`` (int64) receives the positions; the last one is -1 if anything is invalid.
     """
     first, second = _stack_of_types(), _stack_of_types()
-    left = _stack_of_counts()
+    left, ids = _stack_of_counts(), _stack_of_ids()
     for i in range(ends.size):
-        end = _skip(data, position, STRUCT, first, second, left)
+        end = _skip(data, position, STRUCT, first, second, left, ids)
         if end <= position:
             ends[-1] = -1
             return 0
@@ -217,7 +237,7 @@ def fields(data, table):
         not ordered by id. The structure ends one byte after its last field.
     """
     first, second = _stack_of_types(), _stack_of_types()
-    left = _stack_of_counts()
+    left, ids = _stack_of_counts(), _stack_of_ids()
     position = number = 0
     for i in range(table.shape[0]):
         delta, type_, start = _field(data, position)
@@ -226,7 +246,7 @@ def fields(data, table):
         if start < 0 or delta == 0:
             break
         number += delta
-        position = _skip(data, start, type_, first, second, left)
+        position = _skip(data, start, type_, first, second, left, ids)
         if position < 0:
             break
         table[i] = number, type_, start, position
@@ -254,7 +274,7 @@ def _put(out, at, value):
 
 
 @part_of_kernel
-def _fields_around(data, position, first, second, left):
+def _fields_around(data, position, first, second, left, ids):
     """Find what precedes and follows the position of a Bloom filter in a ColumnMetaData.
 
     Returns the end of the last field before it and its id, the start of the first field after it,
@@ -268,6 +288,8 @@ def _fields_around(data, position, first, second, left):
         if header != 0 and (header < 0x10 or type_ == 0):
             return -1, 0, 0, 0, 0, 0
         number += header >> 4
+        if number > MAX_ID:
+            return -1, 0, 0, 0, 0, 0
         if behind < 0 and (header == 0 or number > _BLOOM_LENGTH):
             behind, following, kind = position, number, type_
         position += 1
@@ -278,7 +300,7 @@ def _fields_around(data, position, first, second, left):
                 position += 1
             position += 1
         else:
-            position = _skip(data, position, type_, first, second, left)
+            position = _skip(data, position, type_, first, second, left, ids)
             if position < 0:
                 return -1, 0, 0, 0, 0, 0
         if number < _BLOOM_OFFSET:
@@ -286,7 +308,7 @@ def _fields_around(data, position, first, second, left):
 
 
 @part_of_kernel
-def _with_bloom_filter(data, position, end, offset, length, out, at, first, second, left):
+def _with_bloom_filter(data, position, end, offset, length, out, at, first, second, left, ids):
     """Copy the ColumnChunk between two positions; returns the position after the copy, or -1."""
     begin, number = position, 0
     before = last = behind = following = kind = -1
@@ -297,15 +319,15 @@ def _with_bloom_filter(data, position, end, offset, length, out, at, first, seco
         if type_ == 0:
             break
         number += delta
-        if number in (_CRYPTO_META_DATA, _ENCRYPTED_META_DATA):
+        if number > MAX_ID or number in (_CRYPTO_META_DATA, _ENCRYPTED_META_DATA):
             return -1
         if number == _META_DATA and type_ == STRUCT:
             before, last, behind, following, kind, position = _fields_around(
-                data, start, first, second, left)
+                data, start, first, second, left, ids)
             if before < 0:
                 return -1
         else:
-            position = _skip(data, start, type_, first, second, left)
+            position = _skip(data, start, type_, first, second, left, ids)
             if position < 0:
                 return -1
     if start != end or not begin <= before <= behind < end:
@@ -341,13 +363,13 @@ def with_bloom_filters(data, bounds, places, out, ends):
         no bytes are written.
     """
     first, second = _stack_of_types(), _stack_of_types()
-    left = _stack_of_counts()
+    left, ids = _stack_of_counts(), _stack_of_ids()
     at = 0
     for i in range(ends.size):
         if places[i, 0] < 0:
             ends[i] = _copy(data, bounds[i], bounds[i + 1], out, at)
         else:
             ends[i] = _with_bloom_filter(data, bounds[i], bounds[i + 1], places[i, 0],
-                                         places[i, 1], out, at, first, second, left)
+                                         places[i, 1], out, at, first, second, left, ids)
         at = max(at, ends[i])
     return 0

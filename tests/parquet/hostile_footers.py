@@ -65,18 +65,26 @@ def list_of(type_: int, count: int, elements: bytes) -> bytes:
     return bytes([0xF0 | type_]) + encode_varint(count) + elements
 
 
-#: fields that nobody knows, of two bytes and more
+MOST_FIELDS = 32_000  # of a structure: each has an id of its own, of 16 bits
+
+
+def many(type_: int, value: bytes, n: int) -> bytes:
+    """As many fields as so many bytes take, with ids that nobody knows, and below all others."""
+    count = min(n // (1 + len(value)), MOST_FIELDS)
+    return bytes([type_]) + encode_int(-1 << 15) + value + (bytes([0x10 | type_]) + value) * count
+
+
+#: fields that nobody knows
 JUNK = {
-    "booleans": lambda n: numbered(60, 1, b"") * (n // 2),
-    "integers": lambda n: numbered(61, I32, b"\2") * (n // 3),
-    "ids of 16 bits": lambda n: numbered(30_000, BYTE, b"\2") * (n // 5),
-    "ids of their own": lambda n: b"".join(numbered(100 + i, I32, b"\2") for i in range(n // 5)),
-    "known ids": lambda n: numbered(7, I32, b"\2") * (n // 3),
-    "a text": lambda n: numbered(60, BINARY, text(bytes(n))),
-    "texts": lambda n: numbered(60, BINARY, text(b"x")) * (n // 4),
-    "a list": lambda n: numbered(60, LIST, list_of(STRUCT, n, bytes(n))),
-    "lists of lists": lambda n: numbered(60, LIST, list_of(LIST, n // 2, b"\x03" * (n // 2))),
-    "nested": lambda n: (numbered(60, STRUCT, b"\x1c" * 50 + bytes(51))) * (n // 103),
+    "booleans": lambda n: many(1, b"", n),
+    "integers": lambda n: many(I32, b"\2", n),
+    "spelled ids": lambda n: b"".join(numbered(i - (1 << 15), BYTE, b"\2")
+                                      for i in range(min(n // 5, MOST_FIELDS))),
+    "a text": lambda n: many(BINARY, text(bytes(n)), 0),
+    "texts": lambda n: many(BINARY, text(b"x"), n),
+    "a list": lambda n: many(LIST, list_of(STRUCT, n, bytes(n)), 0),
+    "lists of lists": lambda n: many(LIST, list_of(LIST, n // 2, b"\x03" * (n // 2)), 0),
+    "nested": lambda n: many(STRUCT, b"\x1c" * 50 + bytes(51), n),
 }
 
 
@@ -91,11 +99,11 @@ def group(name: bytes, children: int) -> bytes:
 
 
 def metadata(start: int, *, encodings=1, path=1, statistics=b"", stats=0, of_metadata=b"",
-             pairs=0, size=None, length=None) -> bytes:
+             bound=0, pairs=0, size=None, length=None) -> bytes:
     """A ColumnMetaData of pages and filter that begin at ``start``, with junk."""
     num_bytes = encode_int(size or len(PAGES))
-    bounds = [(5, BINARY, text((9).to_bytes(8, "little"))),
-              (6, BINARY, text((7).to_bytes(8, "little")))]
+    bounds = [(5, BINARY, text((9).to_bytes(8, "little") + bytes(bound))),
+              (6, BINARY, text((7).to_bytes(8, "little") + bytes(bound)))]
     fields = [
         (1, I32, encode_int(2)), (2, LIST, list_of(I32, encodings, b"\0" * encodings)),
         (3, LIST, list_of(BINARY, path, text(b"a") * path)), (4, I32, encode_int(0)),
@@ -106,10 +114,10 @@ def metadata(start: int, *, encodings=1, path=1, statistics=b"", stats=0, of_met
             (1, I32, encode_int(0)), (2, I32, encode_int(0)), (3, I32, encode_int(1))) * stats))),
         (14, I64, encode_int(start + len(PAGES))), (15, I32, encode_int(length or len(FILTER)))]
     return structure(*(field for field in fields if field[2][:2] != b"\xfc\0"),
-                     junk=of_metadata, before=9)
+                     junk=of_metadata)
 
 
-def chunk(start: int, *, junk: bytes = b"", before: int = 0, crypto: bytes | None = None,
+def chunk(start: int, *, junk: bytes = b"", crypto: bytes | None = None,
           module: bytes | None = None, index: tuple[int, int] | None = None, **options) -> bytes:
     fields = [(2, I64, encode_int(0)), (3, STRUCT, metadata(start, **options))]
     if index is not None:
@@ -118,7 +126,7 @@ def chunk(start: int, *, junk: bytes = b"", before: int = 0, crypto: bytes | Non
         fields.append((8, STRUCT, crypto))
     if module is not None:
         fields.append((9, BINARY, text(module)))
-    return structure(*fields, junk=junk, before=before)
+    return structure(*fields, junk=junk)
 
 
 def row_group(chunks: list[bytes], *, junk: bytes = b"", before: int = 0,
@@ -233,7 +241,7 @@ PLACES = {
         n // 2 // _PER_CHUNK, junk=junk(n // 2), before=7),
     "row group": lambda n, junk: columns(_leaves(n // 2 // _PER_CHUNK), n // 2 // _PER_CHUNK,
                                          junk=junk(n // 2), before=3),
-    "column chunk": lambda n, junk: one_chunk(of_chunk={"junk": junk(n), "before": 3}),
+    "column chunk": lambda n, junk: one_chunk(of_chunk={"junk": junk(n)}),
     "column metadata": lambda n, junk: one_chunk(of_chunk={"of_metadata": junk(n)}),
     "all column metadata": lambda n, junk: row_groups(n // 230, {"of_metadata": junk(100)}),
     "statistics": lambda n, junk: one_chunk(of_chunk={"statistics": junk(n)}),
@@ -263,8 +271,7 @@ THINGS = {
     "parts of a path": lambda n: one_chunk(of_chunk={"path": n // 2}),
     "encoding statistics": lambda n: one_chunk(of_chunk={"stats": n // 10}),
     "pairs of a column": lambda n: one_chunk(of_chunk={"pairs": n}),
-    "long bounds": lambda n: one_chunk(of_chunk={"statistics": numbered(
-        5, BINARY, text(bytes(n // 2))) + numbered(6, BINARY, text(bytes(n // 2)))}),
+    "long bounds": lambda n: one_chunk(of_chunk={"bound": n // 2}),
     "encrypted metadata": lambda n: one_chunk(
         of_chunk={"crypto": _FOOTER_KEY, "module": bytes(n)}, algorithm=True),
     "key metadata": lambda n: one_chunk(of_chunk={"crypto": structure(

@@ -11,7 +11,7 @@ from thrift.Thrift import TType
 from secure_bloom.errors import FormatError
 from secure_bloom.parquet.compiled_footers import ROOM, CompiledFooters
 from secure_bloom.parquet.thrift import I32, I64, MAX_DEPTH, STRUCT, Struct, decode, encode, tree
-from tests.parquet.test_thrift import LAYOUTS, LEAVES, TREES, written
+from tests.parquet.test_thrift import AMBIGUOUS, AROUND, LAYOUTS, LEAVES, TREES, written
 from tests.support import COMPILED, examples
 from tests.support import footer_kernels as kernels_named
 
@@ -87,6 +87,19 @@ def test_a_field_id_that_is_too_long(footers, header, number, before):
     footers.struct_ends(b"\0" + data, 0, ends)
     assert ends.tolist() == [1, -1]
     assert patched(footers, b"\x3c" + data, 4, 32) is None
+
+
+@pytest.mark.parametrize("fields", AMBIGUOUS)
+def test_ambiguous_fields_are_refused(footers, fields):
+    """A structure, one in a list, the same inside of a column chunk, and a column chunk itself."""
+    for layout, before, behind in AROUND.values():
+        data = before + AMBIGUOUS[fields] + behind + b"\0"
+        assert outcome(data, layout, footers) == "refused"
+    for structure in (AMBIGUOUS[fields], b"\x1c" + AMBIGUOUS[fields] + b"\0"):
+        ends = np.zeros(1, np.int64)
+        footers.struct_ends(structure + b"\0", 0, ends)
+        assert ends[0] == -1
+        assert patched(footers, b"\x3c" + structure + b"\0\0", 4, 32) is None
 
 
 @pytest.mark.slow

@@ -304,15 +304,17 @@ def explicit(field_id: int, value: int) -> bytes:
     return bytes([I32]) + encode_int(field_id) + encode_int(value)
 
 
+MANY = b"".join(explicit(1000 + number, 1) for number in range(tree._MANY))
+
+
 def test_of_many_fields_only_known_ids_are_kept_separate():
-    many = b"".join(explicit(1, value) for value in range(tree._MANY))
-    data = many + b"".join([explicit(2, 20), explicit(-3, 30), explicit(2, 21), explicit(0, 5),
-                            explicit(tree._MANY, 40), explicit(tree._MANY - 1, 50),
+    data = MANY + b"".join([explicit(1, 10), explicit(2, 20), explicit(-3, 30), explicit(0, 5),
+                            explicit(tree._MANY, 40), explicit(tree._MANY - 2, 50),
                             bytes([0x10 | I32]) + encode_int(60), explicit(4, 70)]) + b"\0"
     struct, end = decode(data + b"behind", {})
     assert end == len(data)
-    assert (struct.get_int(1), struct.get_int(2), struct.get_int(4)) == (0, 20, 70)
-    assert struct.get_int(tree._MANY - 1) == 50
+    assert (struct.get_int(1), struct.get_int(2), struct.get_int(4)) == (10, 20, 70)
+    assert struct.get_int(tree._MANY - 1) == 60
     assert struct.get(-3) is struct.get(3) is struct.get(0) is struct.get(tree._MANY) is None
     again, _ = decode(encode(struct), {})
     assert encode(again) == encode(struct)
@@ -320,14 +322,52 @@ def test_of_many_fields_only_known_ids_are_kept_separate():
 
 def test_structures_are_decoded_also_behind_many_fields():
     inner = explicit(5, 7) + b"\0"
-    many = b"".join(explicit(1, value) for value in range(tree._MANY))
-    data = many + bytes([STRUCT]) + encode_int(2) + inner \
-        + bytes([LIST]) + encode_int(3) + b"\x2c" + inner + inner \
-        + bytes([STRUCT]) + encode_int(2) + inner + b"\0"
+    data = MANY + bytes([STRUCT]) + encode_int(2) + inner \
+        + bytes([LIST]) + encode_int(3) + b"\x2c" + inner + inner + b"\0"
     struct, end = decode(data, {2: {}, 3: [{}]})
     assert end == len(data)
     assert struct.get(2).get_int(5) == 7
     assert [one.get_int(5) for one in struct.get(3)] == [7, 7]
+
+
+# --- two libraries that see different fields in the same bytes ------------------------------------
+
+#: fields of which a library may use the first and another one the last
+AMBIGUOUS = {
+    "repeated": explicit(4, 1) + explicit(4, 2),
+    "repeated later": explicit(4, 1) + explicit(5, 1) + explicit(4, 2),
+    "repeated and negative": explicit(-4, 1) + explicit(-4, 2),
+    "repeated 0": explicit(0, 1) + explicit(0, 2),
+    "17 bits": explicit(4 + (1 << 16), 1),
+    "33 bits": explicit(4 + (1 << 32), 1),
+    "negative 17 bits": explicit(4 - (1 << 16), 1),
+    "17 bits as the last id and more": explicit((1 << 15) - 1, 1) + b"\x15\2",
+    "17 bits by many small steps": b"\xf1" * 2185,
+}
+#: where they may be: layouts, and bytes around them
+AROUND = {
+    "decoded": ({}, b"", b""),
+    "behind many fields": ({}, MANY, b""),
+    "a decoded structure": ({1: {}}, b"\x1c", b"\0"),
+    "a decoded list": ({1: [{}]}, b"\x19\x1c", b"\0"),
+    "a structure": ({}, b"\x1c", b"\0"),
+    "a structure in a list": ({}, b"\x19\x1c\x1c", b"\0\0"),
+    "structures that are separated": ({1: [None]}, b"\x19\x2c", b"\0\0"),
+}
+
+
+@pytest.mark.parametrize("fields", AMBIGUOUS)
+def test_ambiguous_fields_are_refused_at_any_depth(fields):
+    for layout, before, behind in AROUND.values():
+        with pytest.raises(FormatError, match="field"):
+            decode(before + AMBIGUOUS[fields] + behind + b"\0", layout)
+
+
+@pytest.mark.parametrize(("layout", "before"), [({}, b""), ({1: {}}, b"\x1c"), ({}, b"\x1c")])
+def test_all_ids_of_16_bits_are_read(layout, before):
+    data = before + b"".join(explicit(number, 1) for number in (-1 << 15, 0, (1 << 15) - 1)) \
+        + b"\0" * (1 + len(before))
+    assert encode(decode(data, layout)[0]) == data
 
 
 # --- what is not a list of structures, and what ends too early ------------------------------------

@@ -18,6 +18,7 @@ from secure_bloom.errors import FormatError
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
 
 MAX_DEPTH = 64  #: of a value that is not decoded
+MIN_ID, MAX_ID = -1 << 15, (1 << 15) - 1  #: of a field: other libraries wrap others to 16 bits
 _FIXED_SIZE = {BYTE: 1, DOUBLE: 8, UUID: 16}
 
 
@@ -84,6 +85,15 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return value & 0xFFFFFFFFFFFFFFFF, position
     raise FormatError("a Thrift varint is longer than 10 bytes")
+
+
+def read_id(data: bytes, position: int) -> tuple[int, int]:
+    """Return the id of a field that is spelled out after its header, and where it ends."""
+    raw, position = read_varint(data, position)
+    field_id = (raw >> 1) ^ -(raw & 1)
+    if not MIN_ID <= field_id <= MAX_ID:
+        raise FormatError("a Thrift field id does not fit into 16 bits")
+    return field_id, position
 
 
 def binary_bounds(data: bytes, position: int) -> tuple[int, int]:
@@ -176,14 +186,23 @@ def skip_struct(data: bytes, position: int, depth: int) -> int:
     """Skip as :func:`skip`, with common types inlined: large footers spend most time here.
 
     A short binary that extends beyond the data is detected when the next field is read.
+    The ids must ascend, as every writer stores them: so none is repeated.
     """
+    field_id, first = 0, position
     while True:
         header = data[position]
         position += 1
-        if header == 0:
+        if header >= 0x10:
+            field_id += header >> 4
+        elif header:
+            begin, last = position, field_id
+            field_id, position = read_id(data, position)
+            if field_id <= last and begin > first + 1:
+                raise FormatError(f"Thrift field {field_id} is repeated, or follows {last}")
+        else:
+            if field_id > MAX_ID:
+                raise FormatError("a Thrift field id does not fit into 16 bits")
             return position
-        if header < 0x10:
-            _, position = read_varint(data, position)
         type_ = header & 0x0F
         if I16 <= type_ <= I64:
             while data[position] >= 0x80:

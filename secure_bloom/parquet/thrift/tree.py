@@ -11,14 +11,18 @@ function(structure, start, end) for each structure. A :class:`Recurring` is for 
 mostly the same in one structure after the other, and is not decoded.
 
 Memory grows with the bytes, not with the number of fields: beyond :data:`_MANY` fields of one
-structure, unknown or repeated fields are kept together as bytes.
+structure, unknown fields are kept together as bytes.
+
+A field that is repeated in a structure, and an id of more than 16 bits, is refused at any depth.
+Libraries that use the first or the last of two fields, or wrap the ids, would otherwise see
+different footers in the same bytes. What is not decoded must also have ascending ids.
 """
 
 from __future__ import annotations
 
 import gc
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -33,6 +37,8 @@ from secure_bloom.parquet.thrift.protocol import (
     I32,
     I64,
     LIST,
+    MAX_ID,
+    MIN_ID,
     STRUCT,
     TRUE,
     decode_binary,
@@ -40,8 +46,8 @@ from secure_bloom.parquet.thrift.protocol import (
     encode_int,
     encode_list_header,
     encode_varint,
+    read_id,
     read_list_header,
-    read_varint,
     skip,
     skip_struct,
 )
@@ -275,7 +281,7 @@ def _is_no_list(value: object) -> bool:
 
 def _decode_struct(data: bytes, position: int, layout: Layout) -> tuple[Struct, int]:
     fields: list[list[Any]] = []
-    field_id = 0
+    field_id, highest = 0, MIN_ID - 1
     value: Any
     while True:
         header = data[position]
@@ -289,8 +295,11 @@ def _decode_struct(data: bytes, position: int, layout: Layout) -> tuple[Struct, 
         if delta:
             field_id += delta
         else:
-            raw, position = read_varint(data, position)
-            field_id = (raw >> 1) ^ -(raw & 1)
+            field_id, position = read_id(data, position)
+        if highest < field_id <= MAX_ID:
+            highest = field_id
+        else:
+            _check_is_new(field_id, [field[0] for field in fields])
         wanted = layout.get(field_id)
         if type_ == STRUCT and isinstance(wanted, dict):
             value, position = _decode_struct(data, position, wanted)
@@ -317,7 +326,7 @@ def _decode_rest(data: bytes, position: int, layout: Layout, fields: list[list[A
                  field_id: int) -> int:
     """Add what follows the first fields of a structure; returns where it ends.
 
-    Only fields that the format may define are kept separate, and each of them only once.
+    Only fields that the format may define are kept separate.
     """
     known = {field[0] for field in fields}
     value: Any
@@ -326,10 +335,11 @@ def _decode_rest(data: bytes, position: int, layout: Layout, fields: list[list[A
         type_, position = header & 0x0F, position + 1
         field_id += header >> 4
         if header < 0x10:
-            raw, position = read_varint(data, position)
-            field_id = (raw >> 1) ^ -(raw & 1)
+            field_id, position = read_id(data, position)
+        _check_is_new(field_id, known)
+        known.add(field_id)
         start = position
-        wanted = layout.get(field_id) if field_id not in known else None
+        wanted = layout.get(field_id)
         if type_ == STRUCT and isinstance(wanted, dict):
             value, position = _decode_struct(data, position, wanted)
         elif type_ == LIST and isinstance(wanted, list):
@@ -337,14 +347,20 @@ def _decode_rest(data: bytes, position: int, layout: Layout, fields: list[list[A
         else:
             position = skip(data, position, type_, 0)
             value = data[start:position]
-        if 0 < field_id < _MANY and field_id not in known:
-            known.add(field_id)
+        if 0 < field_id < _MANY:
             fields.append([field_id, type_, value])
         elif fields[-1][1] == _RUN:
             fields[-1][2] += data[begin:position]
         else:
             fields.append([_RUN_ID, _RUN, bytearray([type_]) + encode_int(field_id) + value])
     return position + 1
+
+
+def _check_is_new(field_id: int, known: Container[int]) -> None:
+    if field_id > MAX_ID:
+        raise FormatError("a Thrift field id does not fit into 16 bits")
+    if field_id in known:
+        raise FormatError(f"Thrift field {field_id} is repeated")
 
 
 def _decode_list(data: bytes, position: int, layout: Layout | None,
