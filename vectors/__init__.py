@@ -19,8 +19,8 @@ __version__ = "0.1.0"
 __all__ = ["FOLDER", "LAYERS", "Case", "cases", "differences"]
 
 FOLDER = Path(__file__).resolve().parent  #: all files, as README.md describes them
-LAYERS = ("xxh64", "blocks", "bitsets", "fold-merge", "sizing", "headers", "aad", "modules",
-          "key-material", "files", "index")
+LAYERS = ("xxh64", "blocks", "bitsets", "fold-merge", "sizing", "headers", "footers", "aad",
+          "modules", "key-material", "files", "index")
 _IN_OWN_FILES = {"files": "files/*.json", "index": "index/*/case.json"}
 
 

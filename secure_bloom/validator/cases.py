@@ -85,6 +85,9 @@ LAYERS: dict[str, dict[str, Operation]] = {
         "decode": _operation("data:bytes", "decoded(num_bytes:int header_size:int)",
                              "malformed unsupported"),
     },
+    "footers": {
+        "revealed": _operation("footer:bytes", "listed(fields:list-of-text)"),
+    },
     "aad": {
         "build": _operation("aad_prefix:bytes aad_file_unique:bytes module_type:int "
                             "row_group?:int column?:int page?:int",

@@ -23,7 +23,9 @@ from secure_bloom.errors import (
 from secure_bloom.keys import NO_KEYS, ExplicitKeys, InMemoryKms
 from secure_bloom.keys.material import KeyMaterial, is_key_material, key_reference
 from secure_bloom.keys.retrieval import KmsKeys
+from secure_bloom.parquet.footer import MAGIC, Footer
 from secure_bloom.parquet.header import decode_header, encode_header
+from secure_bloom.parquet.redaction import revealed_fields
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.column_type import WIDTHS, ColumnType
 from secure_bloom.sbbf.conversion import convert_exactly
@@ -241,7 +243,7 @@ def _blocks(ndv: int, fpp: float, power_of_two: bool) -> Answer:
         return "invalid_ndv", {}
 
 
-# --- headers, aad, modules -----------------------------------------------------------------------
+# --- headers, footers, aad, modules --------------------------------------------------------------
 
 def _encode(num_bytes: int) -> Answer:
     return "encoded", {"header": encode_header(num_bytes).hex()}
@@ -255,6 +257,13 @@ def _decode(data: str) -> Answer:
     except FileError:
         return "malformed", {}
     return "decoded", {"num_bytes": num_bytes, "header_size": header_size}
+
+
+def _revealed(footer: str) -> Answer:
+    return "listed", {"fields": [
+        f"{chunk.row_group}:{chunk.column.path}:{field}"
+        for chunk in Footer(bytes.fromhex(footer), MAGIC).column_chunks()
+        for field in revealed_fields(chunk)]}
 
 
 def _aad(aad_prefix: str, aad_file_unique: str, module_type: Any, **ordinals: Any) -> Answer:
@@ -424,6 +433,7 @@ _OPERATIONS: dict[tuple[str, str], Callable[..., Answer]] = {
     ("fold-merge", "fold"): _fold, ("fold-merge", "merge"): _merge,
     ("sizing", "fpp"): _fpp, ("sizing", "blocks"): _blocks,
     ("headers", "encode"): _encode, ("headers", "decode"): _decode,
+    ("footers", "revealed"): _revealed,
     ("aad", "build"): _aad,
     ("modules", "encrypt"): _encrypt, ("modules", "decrypt"): _decrypt,
     ("modules", "sign"): _sign, ("modules", "verify"): _verify,

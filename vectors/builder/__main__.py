@@ -14,7 +14,7 @@ from pathlib import Path
 
 from secure_bloom.validator import LAYERS
 from tests.peers.parquet_java import ParquetJava
-from vectors.builder import checks, filters, hashes, headers, material, modules
+from vectors.builder import checks, filters, footers, hashes, headers, material, modules
 from vectors.builder.faulty_files import bad_files
 from vectors.builder.vector import FileVector
 from vectors.builder.writers_java import by_java
@@ -24,7 +24,7 @@ from vectors.builder.writers_rust import rust
 
 FOLDER = Path(__file__).parents[1]
 SMALL = [hashes.xxh64, filters.blocks, filters.bitsets, filters.fold_merge, filters.sizing,
-         headers.headers, modules.aad, modules.modules, material.key_material]
+         headers.headers, footers.footers, modules.aad, modules.modules, material.key_material]
 
 
 def file_vectors() -> Iterator[FileVector]:

@@ -46,6 +46,7 @@ fn dispatch(request: &Request) -> Answer {
         "sizing blocks" => filters::blocks(request),
         "headers encode" => filters::encode_header(request),
         "headers decode" => filters::decode_header(request),
+        "footers revealed" => lacking("does not audit footers"),
         "aad build" | "modules encrypt" | "modules decrypt" | "modules sign" | "modules verify" => {
             lacking("has no public function for AADs and modules")
         }
