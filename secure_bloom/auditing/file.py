@@ -36,7 +36,7 @@ from secure_bloom.maintain.change import stored_filter
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, Disjoint, StoredFilter, read_filter
 from secure_bloom.parquet.column_chunk import ColumnChunk
-from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header
+from secure_bloom.parquet.header import parse_header, usable
 from secure_bloom.parquet.redaction import revealed
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.policy.policy import Policy
@@ -298,7 +298,7 @@ class _ColumnAudit:
         assert chunk.bloom_filter is not None  # it was found to be in plaintext
         offset, _ = chunk.bloom_filter
         try:
-            num_bytes, size = decode_header(self._file.read_at(MAX_HEADER_SIZE, offset))
+            num_bytes, size = usable(parse_header(lambda n: self._file.read_at(n, offset)))
             self._audit.filters.add(chunk, size + num_bytes)
             return SplitBlockBloomFilter.from_bitset(
                 self._file.read_at(num_bytes, offset + size), column_type=self._leaf.type)

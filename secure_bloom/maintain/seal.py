@@ -12,7 +12,7 @@ from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.change import Plan, leaks
 from secure_bloom.maintain.folders import MaintainResult, change_files
 from secure_bloom.parquet.column_chunk import ColumnChunk
-from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header
+from secure_bloom.parquet.header import parse_header, usable
 from secure_bloom.parquet.redaction import revealed
 from secure_bloom.policy.policy import Policy, as_policy
 from secure_bloom.policy.reading import violations
@@ -99,6 +99,7 @@ def _check_policy(policy: Policy, file: ParquetFile) -> None:
 def _plan(file: ParquetFile) -> Plan:
     plan, hidden = Plan(), set()
     removed: dict[str, None] = {}
+    resized: dict[str, None] = {}
     exposed: dict[str, dict[str, None]] = {}
     for chunk in file.footer.column_chunks():
         if chunk.has_metadata_module and (what := revealed(chunk)):
@@ -110,7 +111,7 @@ def _plan(file: ParquetFile) -> Plan:
             hidden.add(chunk.column.path)
             continue
         if is_leaking and chunk.column.type.can_have_filter:
-            plan.build.append((chunk, _size(file, chunk)))
+            plan.build.append((chunk, _size(file, chunk, resized)))
         elif is_leaking:
             plan.remove.append(chunk)
             removed[chunk.column.path] = None
@@ -119,6 +120,7 @@ def _plan(file: ParquetFile) -> Plan:
                                + ", ".join(map(shown, sorted(hidden))))
     notes = [f"column {shown(path)}: its values have no well-defined hash, so the filter is removed"
              for path in removed]
+    notes += resized
     notes += [f"column {shown(path)}: readers without its key could read in the footer: "
               f"{', '.join(what)}; only its encrypted metadata has them now"
               for path, what in exposed.items()]
@@ -128,12 +130,15 @@ def _plan(file: ParquetFile) -> Plan:
     return plan
 
 
-def _size(file: ParquetFile, chunk: ColumnChunk) -> BloomFilterOptions | int:
-    """The number of blocks of the plaintext filter, or the default options."""
+def _size(file: ParquetFile, chunk: ColumnChunk,
+          notes: dict[str, None]) -> BloomFilterOptions | int:
+    """The number of blocks of the plaintext filter, or the default options and a note."""
     where = chunk.bloom_filter
     assert where is not None  # the filter was found to be in plaintext
     try:
-        num_bytes, _ = decode_header(file.read_at(MAX_HEADER_SIZE, where[0]))
-    except UnsupportedError:  # not a filter of a known kind
+        num_bytes, _ = usable(parse_header(lambda size: file.read_at(size, where[0])))
+    except UnsupportedError as error:
+        notes[f"column {shown(chunk.column.path)}: the old filter cannot be used: {error.message}; "
+              "the new one has another size"] = None
         return BloomFilterOptions()
     return num_bytes // BYTES_PER_BLOCK

@@ -24,11 +24,17 @@ from secure_bloom.errors import (
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.chunk_modules import ChunkModules
 from secure_bloom.parquet.column_chunk import ColumnChunk
-from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header, encode_header
+from secure_bloom.parquet.header import (
+    LONGEST_HEADER,
+    MAX_HEADER_SIZE,
+    encode_header,
+    parse_header,
+    usable,
+)
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.sbbf.sizing import MAX_BYTES
 
-_MAX_HEADER_MODULE = MAX_HEADER_SIZE + OVERHEAD
+_MAX_HEADER_MODULE = LONGEST_HEADER + OVERHEAD
 _MAX_LENGTH = _MAX_HEADER_MODULE + MAX_BYTES + OVERHEAD
 #: with the most bytes that each may have
 _MODULES = ((ModuleType.BLOOM_FILTER_HEADER, _MAX_HEADER_MODULE),
@@ -129,7 +135,7 @@ def copied_filter(source: ReadsAt, offset: int, length: int, old: ChunkModules |
     data.read_all()
     parts: list[bytes | memoryview]
     if old is None:
-        num_bytes, header_size = decode_header(data.peek(MAX_HEADER_SIZE))
+        num_bytes, header_size = usable(parse_header(data.peek))
         parts = [data.take(header_size), data.take(num_bytes)]
     else:
         parts = [old.decrypt(data.take_module(largest), module_type)
@@ -208,18 +214,19 @@ def detect_filter(source: ReadsAt, offset: int, end: int) -> StoredFilter:
     An encrypted header cannot be mistaken for a plaintext one: the length of its module ends with
     two zeros, which end the Thrift structure before it is complete.
     """
-    head = bytes(source.read_at(min(MAX_HEADER_SIZE, end - offset), offset))
+    head = source.read_at(min(MAX_HEADER_SIZE, end - offset), offset)
+
+    def peek(size: int) -> bytes | memoryview:
+        return head if size <= MAX_HEADER_SIZE else source.read_at(min(size, end - offset), offset)
+
     try:
-        num_bytes, header_size = decode_header(head)
-        return StoredFilter(PLAIN, header_size + num_bytes)
-    except UnsupportedError:
-        return StoredFilter(PLAIN)
+        return StoredFilter(PLAIN, parse_header(peek).length)
     except FormatError:
         header = module_length(head)
     if header is None or header > min(_MAX_HEADER_MODULE, end - offset):
         return StoredFilter(UNKNOWN)
     bitset = module_length(source.read_at(LENGTH_SIZE, offset + header))
-    if bitset is None or bitset > min(MAX_BYTES + OVERHEAD, end - offset - header):
+    if bitset is None or bitset > end - offset - header:
         return StoredFilter(UNKNOWN)
     return StoredFilter(ENCRYPTED, header + bitset)
 
@@ -227,12 +234,16 @@ def detect_filter(source: ReadsAt, offset: int, end: int) -> StoredFilter:
 def _take_header(data: _FilterBytes, chunk: ColumnChunk) -> int:
     """Return the bitset size from the header; ``data`` is then positioned at the bitset."""
     if chunk.cipher is None:
-        num_bytes, header_size = decode_header(data.peek(MAX_HEADER_SIZE))
-        data.take(header_size)
+        header = parse_header(data.peek)
+        data.take(header.size)
     else:
-        header = chunk.cipher.decrypt(data.take_module(_MAX_HEADER_MODULE),
-                                      chunk.aad(ModuleType.BLOOM_FILTER_HEADER))
-        num_bytes, _ = decode_header(header)
+        plaintext = chunk.cipher.decrypt(data.take_module(_MAX_HEADER_MODULE),
+                                         chunk.aad(ModuleType.BLOOM_FILTER_HEADER))
+        header = parse_header(lambda size: plaintext[:size])
+    if header.length is not None:
+        data.check_left(header.num_bytes)
+    num_bytes, _ = usable(header)
+    data.check_length()
     return num_bytes
 
 
@@ -246,17 +257,24 @@ class _FilterBytes:
         if length is not None and not 0 < length <= end - offset:
             raise FormatError(f"the Bloom filter length {length} at offset {offset} extends "
                               f"outside the data, which ends at {end}")
-        if length is not None and length > _MAX_LENGTH:
-            raise FormatError(f"the Bloom filter length {length} is larger than any filter")
         self._source = source
         self._position = offset
         self._length = length
         self._end = end if length is None else offset + length
         self._buffer: bytes | memoryview = b""
 
+    def check_length(self) -> None:
+        """Raise FormatError if the length in the footer is larger than any filter used here."""
+        if self._length is not None and self._length > _MAX_LENGTH:
+            raise FormatError(f"the Bloom filter length {self._length} is larger than any filter "
+                              "with this header")
+
     def read_all(self) -> None:
-        """Read all bytes in one request if the footer specifies their length."""
-        if self._length is not None:
+        """Read all bytes in one request if the footer specifies their length.
+
+        A filter that is too large to be used is not read.
+        """
+        if self._length is not None and self._length <= _MAX_LENGTH:
             self._buffer = self._read(self._position, self._length)
 
     def peek(self, size: int) -> bytes | memoryview:
@@ -266,12 +284,16 @@ class _FilterBytes:
             self._buffer = self._read(self._position, size)
         return self._buffer[:size]
 
+    def check_left(self, size: int) -> None:
+        """Raise FormatError if fewer bytes are left."""
+        left = self._end - self._position
+        if left < size:
+            raise FormatError(f"the Bloom filter needs {size} more bytes, but only {left} are left")
+
     def take(self, size: int) -> bytes | memoryview:
         """Return exactly ``size`` bytes."""
+        self.check_left(size)
         data = self.peek(size)
-        if len(data) < size:
-            raise FormatError(f"the Bloom filter needs {size} more bytes, but only {len(data)} "
-                              "are left")
         self._buffer = self._buffer[size:]
         self._position += size
         return data

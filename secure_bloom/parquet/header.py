@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from secure_bloom.crypto.modules import Bytes
@@ -17,6 +19,8 @@ from secure_bloom.parquet.thrift import I32, STRUCT, Layout, Struct
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES
 
 MAX_HEADER_SIZE = 1024  #: more than any header needs; without unknown fields a header has 15 to 20
+#: whose end is looked for; a module of this size cannot be mistaken for a plaintext header
+LONGEST_HEADER = 32 * 1024
 
 _NUM_BYTES = 1
 _UNIONS = {2: "algorithm", 3: "hash", 4: "compression"}
@@ -30,6 +34,21 @@ def encode_header(num_bytes: int) -> bytes:
                                  *([field_id, STRUCT, first_member] for field_id in _UNIONS)]))
 
 
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a header says.
+
+    ``num_bytes`` is the size of the bitset, and ``size`` that of the header, in bytes. ``obstacle``
+    says why this valid header belongs to a filter that cannot be used here; None if it can. Where
+    the algorithm, hash or compression is not known, ``length`` of header and bitset is None.
+    """
+
+    num_bytes: int
+    size: int
+    obstacle: str | None = None
+    length: int | None = None
+
+
 def decode_header(data: Bytes) -> tuple[int, int]:
     """Return the size of the bitset, and of the header itself, both in bytes.
 
@@ -40,16 +59,48 @@ def decode_header(data: Bytes) -> tuple[int, int]:
     FormatError
         If the header is truncated, malformed, or specifies an invalid bitset size.
     UnsupportedError
-        If the header is valid but specifies an algorithm, hash or compression other than the ones
-        above, or a bitset that is not a whole number of blocks: such a filter cannot be used here.
+        If the header is valid, but the filter cannot be used here: it has an algorithm, hash or
+        compression other than the ones above, a bitset that is not a whole number of blocks or has
+        more than 128 MiB, or a header of more than 1,024 bytes.
     """
-    data = bytes(data[:MAX_HEADER_SIZE])
-    # Most decrypted headers equal an earlier one; longer data includes a part of the bitset.
-    return _decode(data) if len(data) <= 64 else _decode.__wrapped__(data)
+    return usable(parse_header(lambda size: data[:size]))
+
+
+def usable(header: Header) -> tuple[int, int]:
+    """Return the sizes of bitset and header; raise UnsupportedError if there is an obstacle."""
+    if header.obstacle is not None:
+        raise UnsupportedError(header.obstacle)
+    return header.num_bytes, header.size
+
+
+def parse_header(peek: Callable[[int], Bytes]) -> Header:
+    """Parse the header with which some bytes begin, also of a filter that cannot be used.
+
+    ``peek`` returns up to so many of the bytes. Only for a long header, more than
+    :data:`MAX_HEADER_SIZE` are requested. Raises FormatError as :func:`decode_header` does.
+    """
+    head = bytes(peek(MAX_HEADER_SIZE))
+    try:
+        # Most decrypted headers equal an earlier one; longer data includes a part of the bitset.
+        return _parse(head) if len(head) <= 64 else _parse.__wrapped__(head)
+    except FormatError:
+        if len(head) < MAX_HEADER_SIZE or _is_complete(head):
+            raise
+    header = _parse.__wrapped__(bytes(peek(LONGEST_HEADER)))
+    return replace(header, obstacle=f"the Bloom filter header has {header.size:,} bytes, more than "
+                                    f"the {MAX_HEADER_SIZE:,} that are read here")
+
+
+def _is_complete(data: bytes) -> bool:
+    try:
+        thrift.end_of_struct(data)
+    except FormatError:
+        return False
+    return True
 
 
 @lru_cache(maxsize=64)
-def _decode(data: bytes) -> tuple[int, int]:
+def _parse(data: bytes) -> Header:
     try:
         header, size = thrift.decode(data, _LAYOUT)
     except FormatError as error:
@@ -62,15 +113,18 @@ def _decode(data: bytes) -> tuple[int, int]:
     if num_bytes is None or missing:
         raise FormatError("the Bloom filter header lacks "
                           + ", ".join((["numBytes"] if num_bytes is None else []) + missing))
+    if not 0 < num_bytes < 2**31:
+        raise FormatError(f"the Bloom filter header claims a bitset of {num_bytes} bytes")
     for field_id, name in _UNIONS.items():
         members = [(member, type_) for member, type_, _ in unions[field_id].fields]
         if members != [(1, STRUCT)]:
-            raise UnsupportedError(f"the Bloom filter has an unknown {name} (union members "
-                                   f"{[member for member, _ in members]})")
-    if not 0 < num_bytes <= MAX_BYTES:
-        raise FormatError(f"the Bloom filter header claims a bitset of {num_bytes} bytes; 1 to "
-                          f"{MAX_BYTES} are allowed")
-    if num_bytes % BYTES_PER_BLOCK:
-        raise UnsupportedError(f"the bitset has {num_bytes} bytes, which is not a multiple of "
-                               f"{BYTES_PER_BLOCK}")
-    return num_bytes, size
+            return Header(num_bytes, size, f"the Bloom filter has an unknown {name} (union members "
+                                           f"{[member for member, _ in members]})")
+    obstacle = None
+    if num_bytes > MAX_BYTES:
+        obstacle = (f"the bitset has {num_bytes:,} bytes, more than the {MAX_BYTES:,} that are "
+                    "read here")
+    elif num_bytes % BYTES_PER_BLOCK:
+        obstacle = (f"the bitset has {num_bytes} bytes, which is not a multiple of "
+                    f"{BYTES_PER_BLOCK}")
+    return Header(num_bytes, size, obstacle, size + num_bytes)

@@ -12,7 +12,7 @@ from secure_bloom.parquet.bloom_filter import (
     _FilterBytes,
     detect_filter,
 )
-from secure_bloom.parquet.header import MAX_HEADER_SIZE, encode_header
+from secure_bloom.parquet.header import LONGEST_HEADER, encode_header
 from secure_bloom.sbbf.sizing import MAX_BYTES
 
 HEADER = encode_header(64)
@@ -59,18 +59,23 @@ def test_anything_else_is_not_taken_for_a_filter(data):
     assert detected(data) == StoredFilter(UNKNOWN)
 
 
-def test_a_bitset_may_be_as_large_as_any_filter_but_not_larger():
-    header = module(OVERHEAD + 12)
-    for size, kind in [(MAX_BYTES, ENCRYPTED), (MAX_BYTES + 1, UNKNOWN)]:
-        data = header + (OVERHEAD - 4 + size).to_bytes(4, "little")
-        assert detected(data, more=2 * MAX_BYTES).kind == kind
+def test_filters_that_are_too_large_to_be_used_are_recognised_with_their_size():
+    header, size = module(OVERHEAD + 12), MAX_BYTES + 32
+    data = header + (OVERHEAD - 4 + size).to_bytes(4, "little")
+    assert detected(data, more=2 * MAX_BYTES) \
+        == StoredFilter(ENCRYPTED, len(header) + OVERHEAD + size)
+    long = HEADER[:-1] + b"\x48\x80\x10" + bytes(2048) + b"\0"  # field 8 has 2,048 bytes
+    for header, size in ((encode_header(MAX_BYTES + 32), MAX_BYTES + 32), (long, 64)):
+        assert detected(header, more=2 * MAX_BYTES) == StoredFilter(PLAIN, len(header) + size)
 
 
-def test_a_length_larger_than_any_filter_is_refused():
-    largest = MAX_HEADER_SIZE + OVERHEAD + MAX_BYTES + OVERHEAD
-    _FilterBytes(Stored(b""), 4, largest, 4 * MAX_BYTES)
+def test_a_length_larger_than_any_filter_is_not_read_and_refused():
+    largest = LONGEST_HEADER + OVERHEAD + MAX_BYTES + OVERHEAD
+    _FilterBytes(Stored(b""), 4, largest, 4 * MAX_BYTES).check_length()
+    data = _FilterBytes(Stored(b""), 4, largest + 1, 4 * MAX_BYTES)
+    data.read_all()
     with pytest.raises(FormatError, match="larger than any filter"):
-        _FilterBytes(Stored(b""), 4, largest + 1, 4 * MAX_BYTES)
+        data.check_length()
 
 
 @pytest.mark.parametrize(("offset", "length"), [(0, 8), (-1, 8), (100, None), (50, 51), (50, 0),
