@@ -125,6 +125,13 @@ class UnsupportedError(SecureBloomError):
     """The file or the request is valid, but this software does not handle it."""
 
 
+class UnknownEncryptionError(UnsupportedError, KeyNotFoundError):
+    """A column is encrypted in a way that the specification does not define, or not yet.
+
+    Its key cannot be found, so the column is handled like any other whose key is missing.
+    """
+
+
 class ColumnError(SecureBloomError, ValueError):
     """A column does not exist, or does not support what was requested."""
 

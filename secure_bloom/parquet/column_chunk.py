@@ -13,12 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from secure_bloom.crypto.aad import ModuleType, module_aad
 from secure_bloom.crypto.modules import OVERHEAD, ModuleCipher
-from secure_bloom.errors import NO_KEY, AuthenticationError, FormatError, error_location
+from secure_bloom.errors import (
+    NO_KEY,
+    AuthenticationError,
+    FormatError,
+    UnknownEncryptionError,
+    error_location,
+)
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.chunk_modules import ChunkModules
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.parquet.thrift import Layout, Struct
-from secure_bloom.sbbf.column_type import PHYSICAL_TYPES
 
 if TYPE_CHECKING:
     from secure_bloom.parquet.row_group import RowGroup, Shared
@@ -125,14 +130,22 @@ class ColumnChunk:
 
     @property
     def encryption(self) -> str | None:
-        """``"footer key"``, ``"column key"``, or None for a plaintext column."""
-        union = self._struct.get(_CRYPTO_META_DATA)
-        if union is None:
+        """``"footer key"``, ``"column key"``, or None for a plaintext column.
+
+        A column that is encrypted in an unknown way counts as one whose own key is not available.
+        """
+        if self._struct.get(_CRYPTO_META_DATA) is None:
             return None
-        if not isinstance(union, Struct) or len(union.fields) != 1 \
-                or union.fields[0][0] not in (1, 2) or not isinstance(union.fields[0][2], Struct):
-            raise FormatError("the column's crypto metadata is malformed", **self.place)
-        return "footer key" if union.fields[0][0] == 1 else "column key"
+        return "footer key" if self._crypto_member()[0] == 1 else "column key"
+
+    def _crypto_member(self) -> tuple[int, Struct]:
+        """Return the member of the union ColumnCryptoMetaData and its id; 0 if it is not known."""
+        union = self._struct.get(_CRYPTO_META_DATA)
+        if isinstance(union, Struct) and len(union.fields) == 1:
+            [[member, _, fields]] = union.fields
+            if member in (1, 2) and isinstance(fields, Struct):
+                return member, fields
+        return 0, Struct()
 
     @property
     def is_metadata_encrypted(self) -> bool:
@@ -159,6 +172,9 @@ class ColumnChunk:
         decoded = self._decoded
         if decoded.cipher is None and self.encryption is not None:
             with error_location(**self.place):
+                if self._crypto_member()[0] == 0:
+                    raise UnknownEncryptionError("the column is encrypted in a way that is not "
+                                                 "known here; read other columns")
                 crypto = self._file.crypto
                 decoded.cipher = crypto.footer_cipher if self.encryption == "footer key" \
                     else crypto.column_cipher(self.column.path, self.key_metadata)
@@ -349,16 +365,16 @@ class ColumnChunk:
             parts = tuple(name.decode("utf-8", "backslashreplace")
                           for name in thrift.decode_binaries(path))
         if parts != self.column.parts \
-                or meta.get_int(_TYPE) != PHYSICAL_TYPES.index(self.column.type.physical_type):
+                or meta.get_int(_TYPE) != self.column.type.number:
             raise AuthenticationError("the column's encrypted metadata is that of another column "
                                       "than the schema says")
 
     def set_key_metadata(self, key_metadata: bytes) -> None:
-        """Replace the file's metadata for the column's own key."""
+        """Replace the file's metadata for the column's own key, if it has a key of its own."""
         self.to_change()
         own = self._column_key_struct()
-        assert own is not None, "the column does not have its own key"
-        own.set_binary(2, key_metadata)
+        if own is not None:
+            own.set_binary(2, key_metadata)
 
     def seal(self) -> None:
         """Encrypt the column's metadata again if it was decrypted from a module."""
@@ -377,8 +393,8 @@ class ColumnChunk:
         self._known = None
 
     def _column_key_struct(self) -> Struct | None:
-        return self._struct.get(_CRYPTO_META_DATA).get(2) if self.encryption == "column key" \
-            else None
+        member, fields = self._crypto_member()
+        return fields if member == 2 else None
 
     def _visible_metadata(self) -> Struct:
         """The column's ColumnMetaData; without its key the redacted copy, if there is one."""
@@ -421,6 +437,6 @@ class ColumnChunk:
             meta = self._written_metadata()
             if meta is None:
                 raise FormatError("the column has no metadata")
-            if meta.get_int(_TYPE) != PHYSICAL_TYPES.index(self.column.type.physical_type):
+            if meta.get_int(_TYPE) != self.column.type.number:
                 raise FormatError("the column's type differs from the schema")
             return meta

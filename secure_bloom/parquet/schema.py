@@ -18,7 +18,7 @@ import pyarrow as pa
 from secure_bloom.display import Summarized, listed, shown
 from secure_bloom.errors import ColumnError, FormatError, unknown_column
 from secure_bloom.parquet.thrift import Layout, Struct
-from secure_bloom.sbbf.column_type import PHYSICAL_TYPES, ColumnType
+from secure_bloom.sbbf.column_type import ColumnType, physical_type_name
 
 #: the parts of SchemaElement to decode: the LogicalType union with its parameters
 LOGICAL_TYPE_LAYOUT: Layout = {
@@ -97,7 +97,7 @@ def leaf_columns(elements: Iterable[Struct], num_bytes: int = 0) -> list[LeafCol
         children = element.get_int(5) or 0
         if children < 0:
             raise FormatError("a schema element has a negative number of children")
-        if children:
+        if children or element.get(1) is None:  # a group may be empty
             stack.append(_Group(parts, is_repeated, children))
         else:
             room -= _LEAF_SIZE + 8 * len(parts)
@@ -223,13 +223,10 @@ def check_names(columns: object) -> None:
 
 def column_type(element: Struct) -> ColumnType:
     """Return the :class:`ColumnType` of a leaf SchemaElement."""
-    number = element.get_int(1)
-    if number is None or not 0 <= number < len(PHYSICAL_TYPES):
-        raise FormatError(f"unknown physical type {number}")
-    physical = PHYSICAL_TYPES[number]
+    physical = physical_type_name(element.get_int(1) or 0)
     length = (element.get_int(2) or 0) if physical == "FIXED_LEN_BYTE_ARRAY" else 0
     if physical == "FIXED_LEN_BYTE_ARRAY" and not 0 < length < 2**31:
-        raise FormatError(f"a FIXED_LEN_BYTE_ARRAY column has length {length}")
+        return ColumnType(physical, 0, None)  # nobody can read it; other columns are not affected
     logical = element.get(10)
     if isinstance(logical, Struct) and logical.fields:
         kind = _logical_kind(logical.fields[0])

@@ -11,6 +11,14 @@ PHYSICAL_TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE
 WIDTHS = {"INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}  #: bytes of a value
 
 
+_UNKNOWN = "UNKNOWN_TYPE_"  # followed by its number, which need not be one of the specification
+
+
+def physical_type_name(number: int) -> str:
+    """Return the name of a physical type by its number in Parquet's enum Type."""
+    return PHYSICAL_TYPES[number] if 0 <= number < len(PHYSICAL_TYPES) else f"{_UNKNOWN}{number}"
+
+
 @dataclass(frozen=True)
 class ColumnType:
     """How the values of a leaf column are stored, and therefore hashed.
@@ -19,7 +27,7 @@ class ColumnType:
     ----------
     physical_type : str
         Parquet's name: INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY
-        or BOOLEAN.
+        or BOOLEAN; ``UNKNOWN_TYPE_8`` and the like for types that are not known here.
     length : int
         Length in bytes of a FIXED_LEN_BYTE_ARRAY value, else 0.
     arrow_type : pyarrow.DataType or None
@@ -34,6 +42,13 @@ class ColumnType:
     length: int
     arrow_type: pa.DataType | None
     has_order: bool = field(default=True, compare=False)
+
+    @property
+    def number(self) -> int:
+        """The number of the physical type in Parquet's enum Type."""
+        if self.physical_type in PHYSICAL_TYPES:
+            return PHYSICAL_TYPES.index(self.physical_type)
+        return int(self.physical_type.removeprefix(_UNKNOWN))
 
     @property
     def width(self) -> int | None:
