@@ -240,7 +240,7 @@ def _take_header(data: _FilterBytes, chunk: ColumnChunk) -> int:
         plaintext = chunk.cipher.decrypt(data.take_module(_MAX_HEADER_MODULE),
                                          chunk.aad(ModuleType.BLOOM_FILTER_HEADER))
         header = parse_header(lambda size: plaintext[:size])
-    if header.length is not None:
+    if header.obstacle is not None and header.length is not None:
         data.check_left(header.num_bytes)
     num_bytes, _ = usable(header)
     data.check_length()
