@@ -307,7 +307,7 @@ class _ColumnAudit:
 
     def _check_statistics(self, encrypted: list[ColumnChunk]) -> None:
         footer = self._audit._footer
-        what = {chunk.row_group: found for chunk in encrypted if (found := revealed(chunk))}
+        what = {chunk.row_group: words for chunk in encrypted if (words := revealed(chunk))}
         if what:
             who = "anyone with the footer key" if footer.has_encrypted_footer else "anyone"
             named = ", ".join(dict.fromkeys(chain.from_iterable(what.values())))

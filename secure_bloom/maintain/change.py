@@ -2,7 +2,8 @@
 
 Pages and page indexes keep their offsets, byte for byte. Removed filters are truncated if they are
 at the end of the file, and overwritten with zeros elsewhere. New filters follow everything else,
-just before the new footer. The new file replaces the old one atomically.
+just before the new footer. Filters at the end of the file are moved, if they belong behind a new
+one: filters are ordered by row group and column. The new file replaces the old one atomically.
 """
 
 from __future__ import annotations
@@ -10,9 +11,17 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from secure_bloom.display import Summarized, count, shown
-from secure_bloom.errors import NO_KEY, FormatError
+from secure_bloom.errors import (
+    KMS_FAULTS,
+    NO_KEY,
+    FileError,
+    FormatError,
+    KeyRetrievalError,
+    UnsupportedError,
+)
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.build import build_filter
 from secure_bloom.parquet.bloom_filter import (
@@ -29,6 +38,7 @@ from secure_bloom.parquet.invocations import count_invocations
 from secure_bloom.parquet.redaction import redact
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.options import BloomFilterOptions
+from secure_bloom.sbbf.sizing import MAX_BYTES
 from secure_bloom.storage.rewrite import Kept, Rewrite, Zeros
 from secure_bloom.verify.measure import ColumnHashes
 
@@ -149,7 +159,9 @@ def apply(plan: Plan, rewrite: Rewrite, file: ParquetFile, keys: Keys,
     ranges = _merged(range_ for chunk in removed if (range_ := _extent(file, chunk)) is not None)
     if ranges:
         _check_nothing_else_goes(ranges, set(map(_place, removed)), file)
-    writing = _Writing(plan, file, keys, advance)
+    moved = _moved(plan, file)
+    ranges = _merged([*ranges, *moved.values()])
+    writing = _Writing(plan, moved, file, keys, advance)
     rewrite.replace_by(writing.parts(_segments(ranges, file.footer.start)))
     return writing.num_bytes
 
@@ -157,8 +169,10 @@ def apply(plan: Plan, rewrite: Rewrite, file: ParquetFile, keys: Keys,
 class _Writing:
     """The parts of the new file, each produced on demand."""
 
-    def __init__(self, plan: Plan, file: ParquetFile, keys: Keys, advance: Callable[[float], None]):
-        self._plan, self._footer, self._advance = plan, file.footer, advance
+    def __init__(self, plan: Plan, moved: dict[_Place, _Range], file: ParquetFile, keys: Keys,
+                 advance: Callable[[float], None]):
+        self._plan, self._moved = plan, moved
+        self._file, self._footer, self._advance = file, file.footer, advance
         self._hashes = ColumnHashes(file, keys)
         self._rows = max(1, sum(self._num_rows(chunk) for chunk, _ in plan.build))
         self._rows_done = 0
@@ -168,15 +182,15 @@ class _Writing:
         yield from segments
         position = sum(part.size if isinstance(part, Zeros) else part.end - part.start
                        for part in segments)
-        for chunk, size in self._plan.build:
-            filter_ = build_filter(self._hashes, chunk, self._num_rows(chunk), size, self._count)
-            parts = encode_filter(filter_, chunk)
+        sizes = {_place(chunk): size for chunk, size in self._plan.build}
+        for place in sorted(sizes.keys() | self._moved.keys()):
+            chunk = self._footer.row_groups[place[0]][place[1]]
+            parts = self._built(chunk, sizes[place]) if place in sizes else [self._old(place)]
             yield from parts
             length = sum(map(len, parts))
             chunk.set_bloom_filter(position, length)
             chunk.finish()
             position += length
-            self.num_bytes += length
         for chunk in self._plan.remove:
             chunk.remove_bloom_filter()
             chunk.finish()
@@ -184,6 +198,17 @@ class _Writing:
             redact(chunk)
         count_invocations(self._footer)
         yield self._footer.to_bytes()
+
+    def _built(self, chunk: ColumnChunk, size: BloomFilterOptions | int) \
+            -> list[bytes | memoryview]:
+        filter_ = build_filter(self._hashes, chunk, self._num_rows(chunk), size, self._count)
+        parts = encode_filter(filter_, chunk)
+        self.num_bytes += sum(map(len, parts))
+        return parts
+
+    def _old(self, place: _Place) -> bytes:
+        start, end = self._moved[place]
+        return self._file.read_at(end - start, start)
 
     def _num_rows(self, chunk: ColumnChunk) -> int:
         return self._footer.row_group_num_rows(chunk.row_group)
@@ -210,6 +235,44 @@ def _extent(file: ParquetFile, chunk: ColumnChunk) -> _Range | None:
         raise FormatError("the end of the filter is unknown, so it cannot be removed safely; "
                           "rewrite the file", **chunk.place)
     return offset, offset + length
+
+
+def _moved(plan: Plan, file: ParquetFile) -> dict[_Place, _Range]:
+    """The filters to be moved behind a new one, and where they are.
+
+    They are at the end of the file, so that moving leaves no gap, and their keys are available.
+    """
+    if not plan.build:
+        return {}
+    first, removed = min(_place(chunk) for chunk, _ in plan.build), set(map(_place, plan.removed()))
+    end, moved = file.footer.start, {}
+    for start, stop, chunk in sorted(_later(first, file), key=itemgetter(1, 0), reverse=True):
+        stored = stored_filter(file, chunk)
+        length = 0 if stored is None else stored.length
+        if stop != end or stop - start > MAX_BYTES or length != stop - start:
+            break
+        end = start
+        if _place(chunk) not in removed:
+            moved[_place(chunk)] = start, stop
+    try:
+        _check_nothing_else_goes(_merged(moved.values()), removed | moved.keys(), file)
+    except FormatError:
+        return {}
+    return moved
+
+
+def _later(first: _Place, file: ParquetFile) -> Iterator[tuple[int, int, ColumnChunk]]:
+    """The filters from this place on whose offset can be changed: start, end and column chunk."""
+    for chunk in file.footer.column_chunks():
+        if _place(chunk) >= first:
+            try:
+                chunk.metadata()
+                if (where := chunk.bloom_filter) is not None and where[1] is not None:
+                    yield where[0], where[0] + where[1], chunk
+            except KMS_FAULTS:
+                raise
+            except (KeyRetrievalError, FileError, UnsupportedError):
+                continue
 
 
 def _check_nothing_else_goes(ranges: list[_Range], removed: set[_Place], file: ParquetFile) -> None:

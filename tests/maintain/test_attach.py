@@ -53,6 +53,13 @@ def written(path, encryption=SIGNED, filters=(), **options) -> Path:
     return Path(path)
 
 
+def stored(path) -> dict[tuple[int, str], bytes]:
+    """The bytes of each filter, by row group and column."""
+    file = ParquetFile(path, KMS)
+    return {(one.row_group, one.column): file.read_at(one.length, one.offset)
+            for one in file.bloom_filters}
+
+
 def with_filters(path, keys=KMS) -> dict[str, int]:
     counts: dict[str, int] = {}
     for info in ParquetFile(path, keys).bloom_filters:
@@ -75,14 +82,39 @@ def test_ways_to_ask_for_filters_of_a_folder(tmp_path, asked):
 
 def test_filters_that_exist_stay(tmp_path):
     path = written(tmp_path / "a.parquet", filters=["ssn"])
-    old = {(i.row_group, i.column): i for i in ParquetFile(path, KMS).bloom_filters}
-    body = path.read_bytes()[:ParquetFile(path, KMS).footer.start]
+    old = stored(path)
+    body = path.read_bytes()[:ParquetFile(path, KMS).bloom_filters[0].offset]
     change = attach(path, {"ssn": True, "name": True}, KMS).changed[0]
     assert (change.columns, change.built, change.removed) == (("name",), 3, 0)
     assert with_filters(path) == {"ssn": 3, "name": 3} and path.read_bytes().startswith(body)
-    new = {(i.row_group, i.column): i for i in ParquetFile(path, KMS).bloom_filters}
-    assert all(new[place] == info for place, info in old.items())
+    assert old.items() <= stored(path).items()
     assert attach(path, {"ssn": True, "name": True}, KMS).unchanged == 1
+
+
+@pytest.mark.parametrize("way", ["encrypted footer", "signed footer"])
+def test_filters_are_ordered_by_row_group_and_column(tmp_path, way):
+    """Also those that were there before: they are moved without a gap."""
+    path = written(tmp_path / "a.parquet", WAYS[way], ["ssn", "city"])
+    before = stored(path)
+    start = min(one.offset for one in ParquetFile(path, KMS).bloom_filters)
+    attach(path, {"name": {"max_bytes": 64}}, KMS)
+    infos = ParquetFile(path, KMS).bloom_filters
+    assert [(one.row_group, one.column) for one in sorted(infos, key=lambda one: one.offset)] \
+        == [(group, column) for group in range(3) for column in ("ssn", "name", "city")]
+    ends = [start, *(one.offset + one.length for one in infos)]
+    assert [one.offset for one in infos] == ends[:-1] and ends[-1] \
+        == ParquetFile(path, KMS).footer.start
+    assert before.items() <= stored(path).items()  # the same bytes, at other places
+    assert verify_file(path, KMS).ok and ParquetFile(path, KMS).read().equals(TABLE)
+
+
+def test_a_filter_whose_key_is_missing_stays_where_it_is(tmp_path):
+    path = written(tmp_path / "a.parquet", SIGNED, ["name"])
+    old = [(one.offset, one.length) for one in ParquetFile(path).bloom_filters]
+    attach(path, ["ssn"], without("other"))
+    assert [(one.offset, one.length) for one in ParquetFile(path).bloom_filters
+            if one.column == "name"] == old
+    assert verify_file(path, KMS).ok
 
 
 def test_replace(tmp_path):
