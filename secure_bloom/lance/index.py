@@ -268,7 +268,8 @@ def _column_type(indexed: Indexed | None, value_type: pa.DataType | None) -> Col
 
 
 def _check_schema(schema: pa.Schema) -> None:
-    if not schema.equals(SCHEMA, check_metadata=False):
+    if [(field.name, field.type) for field in schema] \
+            != [(field.name, field.type) for field in SCHEMA]:  # nulls are looked for in the data
         found = ", ".join(f"{field.name} {field.type}{'' if field.nullable else ' not null'}"
                           for field in list(schema)[:10])
         raise FormatError(f"this is not a BLOOMFILTER index; its columns are: {found}")

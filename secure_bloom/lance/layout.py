@@ -93,13 +93,14 @@ class Parameters:
 
     @classmethod
     def from_metadata(cls, metadata: dict[bytes, bytes] | None) -> Parameters:
-        """Parse the parameters from the schema's metadata.
+        """Parse the parameters from the schema's metadata; a missing one has Lance's default.
 
-        Raises FormatError if one is missing, not a number, or out of range: the size of the
-        filters, and so which block a value belongs to, would be a guess.
+        Raises FormatError if one is not a number, or out of range: the size of the filters, and so
+        which block a value belongs to, would be a guess.
         """
-        items = _number(metadata, _ITEMS, r"[0-9]{1,20}")
-        probability = _number(metadata, _PROBABILITY, r"[0-9]*\.?[0-9]+([eE][+-]?[0-9]{1,4})?")
+        items = _number(metadata, _ITEMS, r"[0-9]{1,20}", DEFAULT_ITEMS)
+        probability = _number(metadata, _PROBABILITY, r"[0-9]*\.?[0-9]+([eE][+-]?[0-9]{1,4})?",
+                              DEFAULT_PROBABILITY)
         try:
             return cls(int(items), float(probability))
         except ValueError as error:
@@ -107,11 +108,10 @@ class Parameters:
                               f"which is not possible: {error}") from None
 
 
-def _number(metadata: dict[bytes, bytes] | None, key: str, pattern: str) -> str:
+def _number(metadata: dict[bytes, bytes] | None, key: str, pattern: str, default: float) -> str:
     value = (metadata or {}).get(key.encode())
     if value is None:
-        raise FormatError(f"the schema's metadata has no {key}: this is not a BLOOMFILTER index, "
-                          "or it is truncated; rebuild it")
+        return str(default)
     text = value.decode("ascii", "replace")
     if len(text) > 400 or not re.fullmatch(pattern, text):
         raise FormatError(f"{key} in the schema's metadata is not a valid number; rebuild the "

@@ -30,8 +30,8 @@ def seal(path: FilePath, keys: Keys, *, policy: Policy | FilePath | None = None,
 
     A plaintext filter is not authenticated, so anyone with write access may have changed it. Its
     bits are therefore not reused: the filter is rebuilt, with the same size, from the pages of the
-    column, and no byte of the old one is left in the file. If the values of a column have no
-    well-defined hash, the filter is removed.
+    column, and no byte of the old one is left in the file. If filters of its type are not
+    supported, it is removed.
 
     Statistics and other metadata of encrypted columns that readers without their keys can read in
     the footer are removed from it. They stay in the encrypted metadata of the column.
@@ -118,7 +118,8 @@ def _plan(file: ParquetFile) -> Plan:
     if hidden and not plan:
         raise KeyNotFoundError("cannot check whether these columns leak without their keys: "
                                + ", ".join(map(shown, sorted(hidden))))
-    notes = [f"column {shown(path)}: its values have no well-defined hash, so the filter is removed"
+    notes = [f"column {shown(path)}: filters of its type are not supported, so the filter "
+             "is removed"
              for path in removed]
     notes += resized
     notes += [f"column {shown(path)}: readers without its key could read in the footer: "

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from secure_bloom.errors import ColumnError, FormatError, UnsupportedError
 from secure_bloom.lance import BloomFilterIndex, Zone, build_index, index, row_ranges
-from tests.lance.helpers import index_by_pylance, lance, write_dataset
+from tests.lance.helpers import content, index_by_pylance, lance, write_dataset, write_lance_file
 from tests.support import examples
 
 ITEMS = 3
@@ -268,3 +268,24 @@ def test_answers_hold_all_rows_that_pylance_finds(tmp_path):
 def _all_in(addresses, ranges):
     return all(any(start <= address % 2**32 < stop for start, stop in ranges[address >> 32])
                for address in addresses)
+
+
+@pytest.mark.parametrize("without", ["metadata", "bloomfilter_item", "not null"])
+def test_variants_of_the_file_that_pylance_reads_too(tmp_path, without):
+    """Missing parameters have Lance's defaults, and columns without nulls may be nullable."""
+    dataset = write_dataset(tmp_path / "t.lance", {"a": [f"N{i}" for i in range(20_000)]},
+                            rows_per_fragment=15_000)
+    path = index_by_pylance(dataset, "a")
+    rows, metadata, _ = content(path)
+    metadata = {} if without == "metadata" else {
+        key.decode(): value.decode() for key, value in metadata.items()
+        if key.decode() not in (without, "null_bitmap")}
+    if without == "not null":
+        rows = pa.table(rows.columns, schema=pa.schema(
+            [field.with_nullable(True) for field in rows.schema]))
+    other = write_lance_file(tmp_path / "other.lance", rows, metadata)
+    index = BloomFilterIndex(other, pa.string())
+    assert (index.items, index.probability) == (8192, 0.00057)
+    expected = BloomFilterIndex(path)
+    assert [index.equals(f"N{i}") for i in (0, 17_000)] \
+        == [expected.equals(f"N{i}") for i in (0, 17_000)]
