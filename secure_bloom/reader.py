@@ -23,6 +23,7 @@ from secure_bloom.arrow.decryption import (
     SharedDecryption,
     is_read_alike,
     with_key_material,
+    with_physical_types,
 )
 from secure_bloom.arrow.few_row_groups import FilePart
 from secure_bloom.arrow.leaves import leaf_types
@@ -566,7 +567,8 @@ class ParquetFile(Summarized):
         """Return raw bytes of the file; fewer at its end. See :meth:`one_version`."""
         return bytes(self._source.read_at(nbytes, offset))
 
-    def open_in_pyarrow(self, **options: Any) -> pq.ParquetFile:
+    def open_in_pyarrow(self, *, with_annotations: bool = True, **options: Any) \
+            -> pq.ParquetFile:
         """Open the file in pyarrow, with the keys; errors are pyarrow's.
 
         It reads through this object, and therefore only until :meth:`close`; its reads are checked
@@ -575,10 +577,13 @@ class ParquetFile(Summarized):
 
         Parameters
         ----------
+        with_annotations : bool
+            False: read values as they are stored, by physical type alone.
         **options
             Options of :class:`pyarrow.parquet.ParquetFile`.
         """
-        access = self.arrow_access()
+        access = self.arrow_access() if with_annotations else with_physical_types(
+            self._source.size, self._content, self._magic, self._keys)
         return pq.ParquetFile(access.file(self._source), metadata=access.metadata(),
                               decryption_properties=access.properties, **options)
 

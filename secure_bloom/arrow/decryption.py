@@ -17,7 +17,7 @@ from secure_bloom.errors import FormatError, KeyRetrievalError, error_location
 from secure_bloom.keys.kms import KeyUnwrapper
 from secure_bloom.keys.material import DEFAULT_INSTANCE, KeyMaterial, standard_material
 from secure_bloom.parquet.column_chunk import ColumnChunk
-from secure_bloom.parquet.footer import TAIL_SIZE, Footer
+from secure_bloom.parquet.footer import TAIL_SIZE, Footer, encryption_algorithm
 from secure_bloom.storage.files import Source
 
 
@@ -109,7 +109,23 @@ def _name_keks_once(materials: Iterable[KeyMaterial]) -> bool:
                for one in materials if one.kek_id is not None)
 
 
-def with_key_material(size: int, content: bytes, magic: bytes, keys: KeyRetriever) -> ArrowAccess:
+def with_physical_types(size: int, content: bytes, magic: bytes,
+                        keys: KeyRetriever | None) -> ArrowAccess:
+    """Let pyarrow read the values of a file as they are stored, whatever their annotations say.
+
+    It is shown the same bytes with another footer, as by :func:`with_key_material`.
+    """
+    if keys is not None and encryption_algorithm(content, magic) is not None:
+        return with_key_material(size, content, magic, keys, Footer.forget_annotations)
+    footer = Footer(content, magic)
+    if footer.is_encrypted:  # signed; without a key, pyarrow does not verify it either
+        footer.crypto.use_footer_key(os.urandom(16))
+    footer.forget_annotations()
+    return ArrowAccess(footer.to_bytes(), None, size - len(content) - TAIL_SIZE)
+
+
+def with_key_material(size: int, content: bytes, magic: bytes, keys: KeyRetriever,
+                      change: Callable[[Footer], None] = lambda footer: None) -> ArrowAccess:
     """Let pyarrow read a file with keys from another source, for which it has no interface.
 
     pyarrow accepts column keys only through key material in the file. It is therefore shown the
@@ -133,6 +149,7 @@ def with_key_material(size: int, content: bytes, magic: bytes, keys: KeyRetrieve
         if chunk.encryption == "column key":
             chunk.set_key_metadata(material(partial(_key, keys, chunk, chunk.key_metadata)))
     footer.store_aad_prefix()
+    change(footer)
     return ArrowAccess(footer.to_bytes(), decryption_properties(by_number),
                        size - len(content) - TAIL_SIZE)
 

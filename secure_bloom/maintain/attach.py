@@ -86,8 +86,9 @@ def attach(path: FilePath, bloom_filters: BloomFilters = None, keys: Keys = None
     def planner(file: ParquetFile) -> Plan:
         filters = wanted if rules is None else with_policy_filters(
             rules.for_path(file.path), wanted, file.columns)
-        asked = normalize_options(filters, filterable_paths(file.columns))
-        columns = list(zip(filter_columns(file.columns, asked), asked.values(), strict=True))
+        asked = normalize_options(filters, filterable_paths(file.columns, opaque=True))
+        columns = list(zip(filter_columns(file.columns, asked, opaque=True), asked.values(),
+                           strict=True))
         columns.sort(key=lambda one: one[0].ordinal)
         if rules is not None:
             _check_policy(rules, file, {column.ordinal for column, _ in columns})

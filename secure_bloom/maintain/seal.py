@@ -110,7 +110,7 @@ def _plan(file: ParquetFile) -> Plan:
         except NO_KEY:
             hidden.add(chunk.column.path)
             continue
-        if is_leaking and chunk.column.type.can_have_filter:
+        if is_leaking and chunk.column.type.can_be_hashed:
             plan.build.append((chunk, _size(file, chunk, resized)))
         elif is_leaking:
             plan.remove.append(chunk)

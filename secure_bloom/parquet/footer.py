@@ -46,6 +46,8 @@ _FILE_CRYPTO_LAYOUT = {1: ALGORITHM_LAYOUT}
 _FOOTER_KEY_METADATA = 2  # FileCryptoMetaData
 _SCHEMA, _NUM_ROWS, _ROW_GROUPS = 2, 3, 4  # FileMetaData
 _ALGORITHM, _SIGNING_KEY_METADATA = 8, 9  # likewise
+_KEY_VALUE_METADATA = 5  # likewise
+_PHYSICAL_TYPE, _ANNOTATIONS = 1, (6, 7, 8, 10)  # SchemaElement
 _OF_SCHEMA = 1, _SCHEMA, 5, 6  # with version, key-value metadata, created_by
 
 # Mostly the same in all files of a folder: the schema, key-value metadata, and column orders.
@@ -240,6 +242,15 @@ class Footer(Summarized):
         if crypto.footer_key_metadata is not None:
             self.set_footer_key_metadata(crypto.footer_key_metadata)
         return self._shared.with_crypto(crypto)
+
+    def forget_annotations(self) -> None:
+        """Leave columns with their physical types, to read the values as they are stored."""
+        elements = list(thrift.each(self._file_meta, _SCHEMA, {}))
+        for element in elements:
+            for field_id in _ANNOTATIONS if element.get(_PHYSICAL_TYPE) is not None else ():
+                element.remove(field_id)
+        self._file_meta.set(_SCHEMA, thrift.LIST, elements)
+        self._file_meta.remove(_KEY_VALUE_METADATA)  # may have a schema of Arrow
 
     def schema_file(self) -> bytes:
         """Return a plaintext Parquet file with this schema and no rows; equal for equal schemas."""

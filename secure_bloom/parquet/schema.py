@@ -18,7 +18,7 @@ import pyarrow as pa
 from secure_bloom.display import Summarized, listed, shown
 from secure_bloom.errors import ColumnError, FormatError, unknown_column
 from secure_bloom.parquet.thrift import Layout, Struct
-from secure_bloom.sbbf.column_type import ColumnType, physical_type_name
+from secure_bloom.sbbf.column_type import PHYSICAL_TYPES, ColumnType, physical_type_name
 
 #: the parts of SchemaElement to decode: the LogicalType union with its parameters
 LOGICAL_TYPE_LAYOUT: Layout = {
@@ -182,19 +182,32 @@ def _in_words(parts: tuple[str, ...], leaf: tuple[str, ...]) -> str:
     return f"the {kind} " + " in ".join(repr(part) for part in reversed(parts))
 
 
-def filterable_paths(leaves: Iterable[LeafColumn]) -> list[str]:
-    """Return the dotted paths of the columns that can have a filter and are unambiguous."""
-    return [path for path, column in clear_columns(leaves).items() if column.type.can_have_filter]
+def filterable_paths(leaves: Iterable[LeafColumn], *, opaque: bool = False) -> list[str]:
+    """Return the dotted paths of the columns that can have a filter and are unambiguous.
+
+    ``opaque``: also a filter that is only of use to other readers.
+    """
+    return [path for path, column in clear_columns(leaves).items()
+            if _can_have_filter(column, opaque=opaque)]
 
 
-def filter_columns(leaves: list[LeafColumn], paths: Iterable[str]) -> list[LeafColumn]:
-    """Return the leaf columns with these dotted paths, each of which can have a filter."""
+def filter_columns(leaves: list[LeafColumn], paths: Iterable[str], *, opaque: bool = False) \
+        -> list[LeafColumn]:
+    """Return the leaf columns with these dotted paths, each of which can have a filter.
+
+    ``opaque`` as for :func:`filterable_paths`.
+    """
     clear = clear_columns(leaves)
-    return [_able(clear[path] if path in clear else find_column(leaves, path)) for path in paths]
+    return [_able(clear[path] if path in clear else find_column(leaves, path), opaque=opaque)
+            for path in paths]
 
 
-def _able(column: LeafColumn) -> LeafColumn:
-    if not column.type.can_have_filter:
+def _can_have_filter(column: LeafColumn, *, opaque: bool) -> bool:
+    return column.type.can_be_hashed if opaque else column.type.can_have_filter
+
+
+def _able(column: LeafColumn, *, opaque: bool) -> LeafColumn:
+    if not _can_have_filter(column, opaque=opaque):
         raise ColumnError(f"a column of type {column.type} cannot have a Bloom filter",
                           column=column.path)
     return column
@@ -240,13 +253,19 @@ def column_type(element: Struct) -> ColumnType:
 @lru_cache(maxsize=1024)  # most columns share theirs
 def _column_type(physical: str, length: int, kind: tuple[Any, ...]) -> ColumnType:
     if kind[:1] == ("decimal",):
-        return ColumnType(physical, length, _decimal_type(physical, length, *kind[1:]))
-    arrow_type = _STORED_AS.get((physical, kind)) or _raw_type(physical, length, kind)
-    return ColumnType(physical, length, arrow_type, has_order=kind != ("interval",))
+        arrow_type = _decimal_type(physical, length, *kind[1:])
+    else:
+        arrow_type = _STORED_AS.get((physical, kind)) or _raw_type(physical, length, kind)
+    is_opaque = arrow_type is None and physical not in ("BOOLEAN", "INT96") \
+        and physical in PHYSICAL_TYPES and kind not in _WITHOUT_FILTER
+    return ColumnType(physical, length, arrow_type, has_order=kind != ("interval",),
+                      is_opaque=is_opaque)
 
 
 _LOGICAL_NAMES = {1: "text", 2: "nested", 3: "nested", 4: "text", 5: "decimal", 6: "date",
-                  11: "unknown", 12: "text", 13: "bytes", 14: "uuid", 15: "half"}
+                  11: "null", 12: "text", 13: "bytes", 14: "uuid", 15: "half", 16: "nested",
+                  17: "geometry", 18: "geography"}
+_WITHOUT_FILTER = ("null",), ("nested",), ("geometry",), ("geography",)
 _TIME_UNITS = {1: "ms", 2: "us", 3: "ns"}
 
 

@@ -11,6 +11,8 @@ PHYSICAL_TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE
 WIDTHS = {"INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}  #: bytes of a value
 
 
+_PLAIN = {"INT32": pa.int32(), "INT64": pa.int64(), "FLOAT": pa.float32(), "DOUBLE": pa.float64(),
+          "BYTE_ARRAY": pa.binary()}
 _UNKNOWN = "UNKNOWN_TYPE_"  # followed by its number, which need not be one of the specification
 
 
@@ -31,17 +33,22 @@ class ColumnType:
     length : int
         Length in bytes of a FIXED_LEN_BYTE_ARRAY value, else 0.
     arrow_type : pyarrow.DataType or None
-        The Arrow type of the values; None if values cannot be hashed (BOOLEAN and logical types
+        The Arrow type of the values; None if values cannot be looked up (BOOLEAN and logical types
         without a unique or known encoding).
     has_order : bool
         Whether Parquet defines an order for the type. INTERVAL has none: writers that store a
         minimum and a maximum compare months, days and milliseconds, or bytes.
+    is_opaque : bool
+        Whether values can only be hashed as they are stored, because it is not certain how a value
+        to be looked up is stored, as for decimals in BYTE_ARRAY, which may be padded. Filters can
+        be built for other readers. Here they answer "perhaps".
     """
 
     physical_type: str
     length: int
     arrow_type: pa.DataType | None
     has_order: bool = field(default=True, compare=False)
+    is_opaque: bool = field(default=False, compare=False)
 
     @property
     def number(self) -> int:
@@ -59,6 +66,17 @@ class ColumnType:
     def can_have_filter(self) -> bool:
         """Whether a Bloom filter over this column can be built and queried."""
         return self.arrow_type is not None
+
+    @property
+    def can_be_hashed(self) -> bool:
+        """Whether a filter over the stored values of this column can be built."""
+        return self.can_have_filter or self.is_opaque
+
+    @property
+    def without_annotation(self) -> ColumnType:
+        """The physical type alone."""
+        arrow_type = pa.binary(self.length) if self.length else _PLAIN[self.physical_type]
+        return ColumnType(self.physical_type, self.length, arrow_type)
 
     def __str__(self) -> str:
         length = f"({self.length})" if self.length else ""

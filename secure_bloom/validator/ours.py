@@ -385,8 +385,8 @@ def _refused(error: SecureBloomError, filters: list[dict[str, Any]]) -> Answer:
 
 
 _REFUSALS: list[tuple[type[SecureBloomError], str]] = [
-    (AuthenticationError, "authentication_failed"), (KeyRetrievalError, "key_unavailable"),
-    (UnsupportedError, "unsupported"), (SecureBloomError, "malformed")]
+    (AuthenticationError, "authentication_failed"), (UnsupportedError, "unsupported"),
+    (KeyRetrievalError, "key_unavailable"), (SecureBloomError, "malformed")]
 
 
 def _probes(case: Case, chunk: Any) -> list[dict[str, Any]]:

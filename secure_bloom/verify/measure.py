@@ -47,7 +47,7 @@ class ColumnHashes:
     def __init__(self, file: ParquetFile, keys: Keys = None):
         self._file = file
         self._keys: Keys = open_keys(keys)
-        self._opened: dict[str, pq.ParquetFile] = {}
+        self._opened: dict[tuple[str, bool], pq.ParquetFile] = {}
 
     def read(self, row_group: int, column: LeafColumn) -> Iterator[tuple[int, np.ndarray]]:
         """Yield portions of a column chunk: number of rows, and hashes of the non-null values.
@@ -61,8 +61,9 @@ class ColumnHashes:
             for nanos, micros in both:
                 yield len(nanos), _int96_hashes(_leaf(nanos), _leaf(micros))
             return
+        as_stored = column.type.without_annotation if column.type.is_opaque else column.type
         for batch in self._batches(row_group, column):
-            yield len(batch), hash_stored(_leaf(batch), column.type)
+            yield len(batch), hash_stored(_leaf(batch), as_stored)
 
     def _batches(self, row_group: int, column: LeafColumn, int96_unit: str = "ns") \
             -> Iterator[pa.Array]:
@@ -70,7 +71,8 @@ class ColumnHashes:
         with pyarrow_errors(self._file.name, self._keys):
             self._file.check_columns([column.path], [row_group])
             try:
-                for batch in self._in_pyarrow(int96_unit).reader.iter_batches(
+                for batch in self._in_pyarrow(
+                        int96_unit, not column.type.is_opaque).reader.iter_batches(
                         _BATCH_ROWS, row_groups=[row_group], column_indices=[column.ordinal],
                         use_threads=False):
                     yield batch.column(0)
@@ -81,12 +83,13 @@ class ColumnHashes:
             except UnicodeDecodeError as error:  # in a column name
                 raise FormatError("pyarrow cannot read the schema") from error
 
-    def _in_pyarrow(self, int96_unit: str) -> pq.ParquetFile:
-        if int96_unit not in self._opened:
-            self._opened[int96_unit] = self._file.open_in_pyarrow(
-                buffer_size=_PAGE_BUFFER, pre_buffer=False,
+    def _in_pyarrow(self, int96_unit: str, with_annotations: bool) -> pq.ParquetFile:
+        key = int96_unit, with_annotations
+        if key not in self._opened:
+            self._opened[key] = self._file.open_in_pyarrow(
+                with_annotations=with_annotations, buffer_size=_PAGE_BUFFER, pre_buffer=False,
                 coerce_int96_timestamp_unit=int96_unit)
-        return self._opened[int96_unit]
+        return self._opened[key]
 
 
 def _leaf(array: pa.Array) -> pa.Array:

@@ -336,8 +336,8 @@ class _Verification:
             -> tuple[Comparison | None, str | None]:
         """The comparison, or the reason why there is none."""
         chunk, done = where.chunk, self._rows_done
-        if not chunk.column.type.can_have_filter:
-            return None, f"values of type {chunk.column.type} have no well-defined hash"
+        if not chunk.column.type.can_be_hashed:
+            return None, f"filters of type {chunk.column.type} are not supported"
 
         def advance(rows: int) -> None:
             nonlocal done

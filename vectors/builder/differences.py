@@ -12,6 +12,8 @@ from collections.abc import Mapping
 # For each implementation: a pattern of names of cases, and the reason.
 _REASONS = {
     "parquet-java": [
+        (r"header_with_2048_unknown_bytes|\w+-header-with-2048-unknown-bytes",
+         "reads headers of any length, as it may"),
         (r"check_in_(0|31)_bytes",
          "accepts bitsets of any length; probing one that is too short ends in an "
          "IndexOutOfBoundsException"),
@@ -69,6 +71,8 @@ _REASONS = {
          "NullPointerException"),
     ],
     "Arrow C++": [
+        (r"header_with_2048_unknown_bytes|\w+-header-with-2048-unknown-bytes",
+         "reads headers of any length, as it may"),
         (r"index_\w+_of_3|build_int64_(3|200)_blocks|check_\w+_in_5_blocks|fold_\w+"
          r"|header_96_bytes_no_power_of_two|\w+-three-blocks|java-(3|200)-blocks(-ctr)?",
          "rejects filters whose number of blocks is not a power of two, which the specification "
@@ -105,6 +109,8 @@ _REASONS = {
         (r"supplied-empty-prefix", "treats an empty AAD prefix as none"),
     ],
     "arrow-rs": [
+        (r"header_with_2048_unknown_bytes|\w+-header-with-2048-unknown-bytes",
+         "reads headers of any length, as it may"),
         (r"arrow-rs-\w+",
          "does not encrypt Bloom filters, and reads plaintext ones of encrypted columns"),
         (r"hash_boolean\w*", "hashes booleans, and writes filters of such columns"),

@@ -10,6 +10,7 @@ from dataclasses import replace
 from secure_bloom.crypto.modules import module_length
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.footer import Footer
+from secure_bloom.parquet.thrift import Struct
 from vectors.builder.faults import (
     SSN,
     Base,
@@ -252,6 +253,14 @@ def _column_metadata() -> Iterator[Fault]:
             two.set_binary(9, modules[0])
         return lambda good: good.with_footer(change)
 
+    def unknown_encryption(footer: Footer) -> None:
+        member = [3, thrift.STRUCT, Struct()]
+        chunk_of(footer, SSN).to_change().set(8, thrift.STRUCT, Struct([member]))
+
+    yield Fault("column-encryption-unknown",
+                "the column's crypto metadata is a union member that the specification does not "
+                "define", "columns signed", lambda good: good.with_footer(unknown_encryption),
+                outcome="unsupported")
     for field, position in (("length", 0), ("nonce", 6), ("ciphertext", 30), ("tag", -3)):
         yield Fault(f"column-metadata-{field}-bit",
                     f"one bit of the {field} of the column's metadata module is flipped",

@@ -133,7 +133,7 @@ def _unsupported() -> dict:
                             (2**31 - 32, "2 GiB")):
         bad[f"claims_{num_bytes}"] = (
             header(num_bytes), f"{what}: a valid size, but more than other readers accept")
-    bad["of_2067_bytes"] = (header(64)[:-1] + b"\x48\x80\x10" + bytes(2048) + b"\0",
+    bad["with_2048_unknown_bytes"] = (header(64)[:-1] + b"\x48\x80\x10" + bytes(2048) + b"\0",
                             "an unknown field of 2,048 bytes: valid, but no header needs as many")
     for num_bytes in (1, 31, 33, 1000):
         bad[f"of_{num_bytes}_bytes"] = (
