@@ -1,37 +1,97 @@
-"""String and binary views: Arrow 26 cannot filter them, nor slice them below structs."""
+"""Rows of batches, without the values of other rows.
+
+Arrow 26 cannot filter string and binary views, nor slice them below structs. It filters list views,
+but keeps the values of all lists; and slices keep the memory of all rows. What is handed over must
+not have values of other rows, since files and messages store the memory of arrays whole.
+"""
 
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from secure_bloom.arrow.leaves import with_leaf_types, with_leaves
-from secure_bloom.sbbf.light_arrow import filter_rows
+from secure_bloom.sbbf.light_arrow import call, filter_rows
 
 
 def filtered(batch: pa.RecordBatch, rows: pa.BooleanArray) -> pa.RecordBatch:
-    """Return the rows of a batch for which a mask without nulls is true; the schema is kept."""
-    if rows.true_count == len(rows):
-        return batch
-    schema = batch.schema
-    plain = pa.schema([field.with_type(without_views(field.type)) for field in schema])
-    try:
-        if plain.equals(schema):
-            return filter_rows(batch, rows)
-        return batch.cast(plain).filter(rows).cast(schema)
-    except pa.ArrowNotImplementedError:
-        # Views in list views cannot be cast either. Slices keep the memory of all rows.
-        return pa.concat_batches([batch.slice(0, 0), *_runs(batch, rows)])
+    """Return the rows of a batch for which a mask without nulls is true; the schema is kept.
+
+    Its memory has no values of other rows, except in dictionaries.
+    """
+    if not batch.num_columns:
+        return batch.slice(0, rows.true_count)
+    plain = filter_rows(pa.RecordBatch.from_arrays(list(map(_plain, batch.columns)),
+                                                   batch.schema.names), rows)
+    return pa.RecordBatch.from_arrays(
+        [_own(column, field.type) for column, field in zip(plain.columns, batch.schema,
+                                                           strict=True)], schema=batch.schema)
 
 
-def _runs(batch: pa.RecordBatch, rows: pa.BooleanArray) -> list[pa.RecordBatch]:
-    """Return slices of adjacent rows for which a mask is true."""
-    mask = rows.to_numpy(zero_copy_only=False)
-    edges = np.flatnonzero(np.diff(mask, prepend=False, append=False)).tolist()
-    return [batch.slice(start, end - start)
-            for start, end in zip(edges[::2], edges[1::2], strict=True)]
+def taken(table: pa.Table, indices: Any) -> pa.Table:
+    """Return the rows of a table with these positions, as :func:`filtered` does."""
+    if not len(table):
+        return table.take(indices)
+    columns = [pa.chunked_array(list(map(_plain, column.chunks))) for column in table.columns]
+    rows = pa.table(columns, [str(number) for number in range(len(columns))]).take(indices)
+    return pa.table([pa.chunked_array([_own(chunk, field.type) for chunk in column.chunks],
+                                      field.type)
+                     for column, field in zip(rows.columns, table.schema, strict=True)],
+                    schema=table.schema)
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """Return an array with large strings and binaries instead of views."""
+    return with_leaves(array, lambda leaf: leaf.cast(_without_view(leaf.type)), _has_view)
+
+
+def _own(array: pa.Array, t: pa.DataType) -> pa.Array:
+    """Return a filtered array as a type, with views again, and without what no row has."""
+    if not (_has_view(t) or _has_list_view(t)):
+        return array
+    if isinstance(t, pa.BaseExtensionType):
+        storage = array.storage if isinstance(array.type, pa.BaseExtensionType) else array
+        return pa.ExtensionArray.from_storage(t, _own(storage, t.storage_type))
+    if not pa.types.is_nested(t):
+        return array.cast(t)
+    if pa.types.is_struct(t):
+        children = list(map(array.field, range(t.num_fields)))
+    else:
+        array, children = _gathered(array) if _is_list_view(t) else (array, [array.values])
+    children = [_own(child, t.field(number).type) for number, child in enumerate(children)]
+    return pa.Array.from_buffers(t, len(array), array.buffers()[:t.num_buffers],
+                                 offset=array.offset, children=children)
+
+
+def _gathered(array: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
+    """Return a list view whose values are those of its lists, in their order; and these values."""
+    t, valid = array.type, np.asarray(array.is_valid())
+    dtype = np.dtype(np.int32 if pa.types.is_list_view(t) else np.int64)
+    starts, sizes = (np.frombuffer(buffer or b"", dtype)[array.offset:array.offset + len(array)]
+                     for buffer in array.buffers()[1:3])
+    sizes = np.where(valid, sizes, 0).astype(dtype)
+    ends = np.cumsum(sizes, dtype=np.int64)
+    begins = ends - sizes
+    numbers = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - begins, sizes)
+    values = call("take", array.values, pa.Array.from_buffers(
+        pa.int64(), len(numbers), [None, pa.py_buffer(numbers.astype(np.int64))]))
+    buffers = [pa.py_buffer(np.packbits(valid, bitorder="little")) if array.null_count else None,
+               pa.py_buffer(begins.astype(dtype)), pa.py_buffer(sizes)]
+    return pa.Array.from_buffers(t, len(array), buffers, children=[values]), [values]
+
+
+def _is_list_view(t: pa.DataType) -> bool:
+    return pa.types.is_list_view(t) or pa.types.is_large_list_view(t)
+
+
+def _has_list_view(t: pa.DataType) -> bool:
+    if isinstance(t, pa.BaseExtensionType):
+        return _has_list_view(t.storage_type)
+    return _is_list_view(t) or (pa.types.is_nested(t) and any(
+        _has_list_view(t.field(number).type) for number in range(t.num_fields)))
 
 
 def without_nested_views(schema: pa.Schema) -> pa.Schema:
@@ -73,6 +133,8 @@ def convert_views(array: pa.Array, t: pa.DataType) -> pa.Array:
 
 
 def _has_view(t: pa.DataType) -> bool:
+    if isinstance(t, pa.BaseExtensionType):
+        return _has_view(t.storage_type)
     return not without_views(t).equals(t)
 
 

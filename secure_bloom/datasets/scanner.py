@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from secure_bloom.arrow import masking
-from secure_bloom.arrow.dictionaries import compact_dictionaries
+from secure_bloom.arrow.dictionaries import compact_dictionaries, filtered_rows
 from secure_bloom.arrow.pages import projected_schema
 from secure_bloom.arrow.row_filter import RowFilter
-from secure_bloom.arrow.views import filtered
+from secure_bloom.arrow.views import filtered, taken
 from secure_bloom.datasets.dataset_file import DatasetFile, FileAccess, OpenedFile
 from secure_bloom.datasets.duckdb_versions import check_for_duckdb, warn_of_old_duckdb
 from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns, find_masked
@@ -120,7 +120,7 @@ class Scanner(Summarized):
 
     def take(self, indices: Any) -> pa.Table:
         """Return the rows with these positions, in this order."""
-        return compact_dictionaries(self.to_table().take(indices))
+        return compact_dictionaries(taken(self.to_table(), indices))
 
     def count_rows(self) -> int:
         """Return the number of rows; without a filter, from the footers alone."""
@@ -193,7 +193,8 @@ class Scanner(Summarized):
     def _head(self, num_rows: int) -> pa.Table:
         scan, found = self._pass(self._masking), []
         for batch in self._batches(scan):
-            found.append(compact_dictionaries(batch.slice(0, num_rows)))
+            first = batch.slice(0, num_rows)
+            found.append(filtered_rows(first, pa.repeat(True, len(first))))
             num_rows -= len(found[-1])
             if num_rows <= 0:
                 scan.check()
