@@ -7,21 +7,18 @@ dictionary, nulls and lists: as such a page, in a file in memory, pyarrow reads 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from secure_bloom.arrow.leaves import leaf_types
 from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.arrow.views import without_views
-from secure_bloom.crypto.aad import ModuleType
-from secure_bloom.crypto.modules import LENGTH_SIZE
-from secure_bloom.errors import AuthenticationError, FormatError, UnsupportedError, error_location
+from secure_bloom.errors import FormatError, UnsupportedError, error_location
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import MAGIC
 from secure_bloom.parquet.page_format import PageFormat
+from secure_bloom.parquet.pages import DictionaryPage, read_dictionary_page
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.parquet.thrift import I32, I64, LIST, STRUCT, Struct
 from secure_bloom.reader import ParquetFile
@@ -29,24 +26,16 @@ from secure_bloom.sbbf.arrow_types import plain_type, storage_array
 from secure_bloom.sbbf.column_type import PHYSICAL_TYPES
 
 # Field ids of parquet.thrift that this module uses.
-_TYPE, _UNCOMPRESSED_SIZE, _COMPRESSED_SIZE, _DATA_HEADER, _DICTIONARY_HEADER = 1, 2, 3, 5, 7
+_TYPE, _UNCOMPRESSED_SIZE, _COMPRESSED_SIZE, _DATA_HEADER = 1, 2, 3, 5  # PageHeader
 _CODEC = 4  # ColumnMetaData
-_DATA_PAGE, _DICTIONARY_PAGE = 0, 2  # PageType
+_DATA_PAGE = 0  # PageType
 _PLAIN, _RLE = 0, 3  # Encoding
 
 _FIRST_READ = 64 * 1024  # bytes: of most dictionaries, the whole page
-_MAX_HEADER = 1 << 20
+_ONLY_HEADER = 4 * 1024  # where the footer says that there is no dictionary
 _ALWAYS_ALLOWED = 64 * 1024 * 1024  # uncompressed bytes
 _MAX_RATIO = 1024  # beyond that: values of a dictionary differ
 _WIDTHS = {"INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
-
-
-class _Page(NamedTuple):
-    """A dictionary page: its body, which is compressed, and what its header says."""
-
-    body: bytes
-    uncompressed_size: int
-    num_values: int
 
 
 def dictionary_values(file: ParquetFile, chunk: ColumnChunk) -> list[pa.Array] | None:
@@ -100,49 +89,18 @@ def with_arrow_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
         return array
 
 
-def _dictionary_page(file: ParquetFile, chunk: ColumnChunk) -> _Page | None:
-    if chunk.pages is None or not PageFormat.of(chunk).has_dictionary:
+def _dictionary_page(file: ParquetFile, chunk: ColumnChunk) -> DictionaryPage | None:
+    """Return the dictionary page, also if the footer does not say that there is one."""
+    if chunk.pages is None:
         return None
     start, length = chunk.pages
     if not 0 < length <= file.footer.start - start:
         raise FormatError("the pages of the column lie outside the file")
-    first = file.read_at(min(length, _FIRST_READ), start)
-    header, size = _header(first, chunk)
-    stored = header.get_int(_COMPRESSED_SIZE)
-    if header.get_int(_TYPE) != _DICTIONARY_PAGE:
-        return None
-    if stored is None or not 0 <= stored <= length - size:
-        raise FormatError("the dictionary page extends beyond its column chunk")
-    body = first[size:size + stored]
-    if len(body) < stored:
-        body = file.read_at(stored, start + size)
-    if (modules := chunk.modules) is not None:
-        body = modules.decrypt(body, ModuleType.DICTIONARY_PAGE)
-    details = header.get(_DICTIONARY_HEADER)
-    found = thrift.decode(details, {})[0] if isinstance(details, bytes) else Struct()
-    num_values = found.get_int(1)
-    uncompressed = header.get_int(_UNCOMPRESSED_SIZE)
-    if num_values is None or uncompressed is None:
-        raise FormatError("the header of the dictionary page is incomplete")
-    return _Page(body, uncompressed, num_values)
+    first_read = _FIRST_READ if PageFormat.of(chunk).has_dictionary else _ONLY_HEADER
+    return read_dictionary_page(file, (start, length), chunk.modules, first_read)
 
 
-def _header(data: bytes, chunk: ColumnChunk) -> tuple[Struct, int]:
-    """Return the header of the first page, and its stored bytes."""
-    if chunk.cipher is None:
-        return thrift.decode(data[:_MAX_HEADER], {})
-    size = LENGTH_SIZE + int.from_bytes(data[:LENGTH_SIZE], "little")
-    if size > len(data):
-        raise FormatError("the header of the first page extends beyond its column chunk")
-    module = data[:size]
-    try:
-        plain = chunk.cipher.decrypt(module, chunk.aad(ModuleType.DICTIONARY_PAGE_HEADER))
-    except AuthenticationError:  # some writers list encodings that they do not use
-        plain = chunk.cipher.decrypt(module, chunk.aad(ModuleType.DATA_PAGE_HEADER, 0))
-    return thrift.decode(plain, {})[0], size
-
-
-def _check_sizes(page: _Page, chunk: ColumnChunk) -> None:
+def _check_sizes(page: DictionaryPage, chunk: ColumnChunk) -> None:
     """Raise FormatError if the header claims more than the stored bytes can hold."""
     column = chunk.column.type
     width = _WIDTHS.get(column.physical_type, max(1, column.length))
@@ -153,7 +111,7 @@ def _check_sizes(page: _Page, chunk: ColumnChunk) -> None:
                           f"{page.uncompressed_size:,} bytes, but {len(page.body):,} are stored")
 
 
-def _as_file(page: _Page, chunk: ColumnChunk, schema_file: bytes) -> bytes:
+def _as_file(page: DictionaryPage, chunk: ColumnChunk, schema_file: bytes) -> bytes:
     """Return a plaintext file with one column of the same type, whose only page has the values."""
     header = thrift.encode(_struct(
         (_TYPE, I32, _DATA_PAGE), (_UNCOMPRESSED_SIZE, I32, page.uncompressed_size),

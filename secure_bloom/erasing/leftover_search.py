@@ -10,7 +10,6 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.erasing.leftovers import (
     RemovedValues,
-    columns_with_unused_values,
     groups_with_removed,
     removed_values,
 )
@@ -27,9 +26,9 @@ Outcome = TypeVar("Outcome")
 class LeftoverSearch:
     """Searches a file or folder; errors are those of :func:`.groups_with_removed`.
 
-    The cost is bounded: footers of all files, columns of the erased rows, and dictionaries of those
-    columns whose writers store more than the values of rows. Rows of other row groups are read only
-    if a dictionary has values of erased rows, and only until all of them have been seen.
+    The cost is bounded: the erased rows, and the dictionaries of all columns, whoever claims to
+    have written them. Rows of other row groups are read only if a dictionary has values of erased
+    rows, and only until all of them have been seen.
     """
 
     def __init__(self, filesystem: pa_fs.FileSystem, path: str, keys: Keys, files_at_once: int):
@@ -41,14 +40,12 @@ class LeftoverSearch:
         removed = RemovedValues()
         if not found.found_rows:
             return removed
-        of_files = self._each(lambda file, _: columns_with_unused_values(file), self._paths())
-        columns = {column.path for some in of_files.values() for column in some}
 
         def of_file(file: ParquetFile, path: str) -> RemovedValues:
             groups = [group for group, rows in found.files[path].items() if rows]
-            return removed_values(file, erased, groups, columns)
+            return removed_values(file, erased, groups)
 
-        for one in self._each(of_file, list(found.files) if columns else []).values():
+        for one in self._each(of_file, list(found.files)).values():
             removed.update(one)
         return removed
 

@@ -7,11 +7,9 @@ or files have. Where such a row is erased, its values must go there, too.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from secure_bloom.arrow.leaves import leaf_arrays, leaf_types
 from secure_bloom.arrow.views import filtered
@@ -86,30 +84,20 @@ def erased_in_dictionaries(file: ParquetFile, erased: ErasedValues, skip: Collec
     return found, num_read
 
 
-def columns_with_unused_values(file: ParquetFile) -> list[LeafColumn]:
-    """Return the columns whose dictionaries may have values that no row of the row group has.
+def columns_to_search(file: ParquetFile) -> list[LeafColumn]:
+    """Return the columns whose dictionaries are searched for values that no row has.
 
-    parquet-java stores the values of rows only. So does Arrow, except for columns that were
-    dictionaries in memory. Ordered dictionaries are scales, which are kept.
+    All, whoever claims to have written the file, except ordered dictionaries: these are scales,
+    which are kept.
     """
-    writer = file.footer.created_by or ""
-    if writer.startswith("parquet-mr"):
-        return []
     types = leaf_types(pa.struct(file.schema))
-    known = writer.startswith("parquet-cpp-arrow") \
-        and _has_arrow_schema(file.footer.schema_file())
     return [leaf for leaf, t in zip(file.columns, types, strict=True)
-            if (not t.ordered if pa.types.is_dictionary(t) else not known)]
+            if not (pa.types.is_dictionary(t) and t.ordered)]
 
 
-@lru_cache(maxsize=8)
-def _has_arrow_schema(schema_file: bytes) -> bool:
-    return b"ARROW:schema" in (pq.read_metadata(pa.BufferReader(schema_file)).metadata or {})
-
-
-def removed_values(file: ParquetFile, erased: ErasedValues, row_groups: Iterable[int],
-                   columns: Collection[str]) -> RemovedValues:
-    """Return the values that the rows to erase have in some columns.
+def removed_values(file: ParquetFile, erased: ErasedValues, row_groups: Iterable[int]) \
+        -> RemovedValues:
+    """Return the values that the rows to erase have in all columns.
 
     Errors are those of :meth:`.RowReader.leaf`.
     """
@@ -117,8 +105,6 @@ def removed_values(file: ParquetFile, erased: ErasedValues, row_groups: Iterable
     for group in row_groups:
         rows = erased.in_group_of(file, group).rows
         for column in file.columns:
-            if column.path not in columns:
-                continue
             start = 0
             for batch in reader.leaf(group, column):
                 gone = filtered(batch, rows.slice(start, batch.num_rows))
@@ -133,7 +119,7 @@ def groups_with_removed(file: ParquetFile, removed: RemovedValues, skip: Collect
 
     Errors are those of :func:`.dictionary_values` and :meth:`.RowReader.leaf`.
     """
-    columns = [column for column in columns_with_unused_values(file) if column.path in removed]
+    columns = [column for column in columns_to_search(file) if column.path in removed]
     reader = RowReader(file)
     return [number for number in range(file.num_row_groups) if number not in skip
             and any(_has_unused(file, reader, number, column, removed) for column in columns)]

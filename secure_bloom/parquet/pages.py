@@ -11,6 +11,7 @@ import contextlib
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from secure_bloom.crypto.aad import ModuleType
 from secure_bloom.crypto.modules import LENGTH_SIZE, module_length
@@ -21,7 +22,9 @@ from secure_bloom.parquet.chunk_modules import ChunkModules
 from secure_bloom.parquet.thrift import Struct
 
 # Field ids of parquet.thrift that this module uses.
-_TYPE, _COMPRESSED_SIZE, _CHECKSUM, _HEADER_V2 = 1, 3, 4, 8  # PageHeader
+_TYPE, _UNCOMPRESSED_SIZE, _COMPRESSED_SIZE, _CHECKSUM = 1, 2, 3, 4  # PageHeader
+_DICTIONARY_HEADER, _HEADER_V2 = 7, 8  # likewise
+_NUM_VALUES = 1  # DictionaryPageHeader
 _LEVELS = 5, 6  # DataPageHeaderV2: bytes of definition and repetition levels
 _LOCATIONS = 1  # OffsetIndex
 _OFFSET, _PAGE_SIZE = 1, 2  # PageLocation
@@ -116,11 +119,41 @@ def copied_pages(source: ReadsAt, where: tuple[int, int], old: ChunkModules | No
         yield from parts
 
 
+class DictionaryPage(NamedTuple):
+    """A dictionary page: its body, which is compressed, and what its header says."""
+
+    body: bytes
+    uncompressed_size: int
+    num_values: int
+
+
+def read_dictionary_page(source: ReadsAt, where: tuple[int, int], modules: ChunkModules | None,
+                         first_read: int) -> DictionaryPage | None:
+    """Return the first page of a column chunk, decrypted; None if it is not a dictionary.
+
+    Parameters are as for :func:`copied_pages`; so many bytes are read first. Errors are those of
+    :func:`copied_pages`, except KeyExhaustedError.
+    """
+    data = _Window(source, *where, first_read)
+    _, header, is_dictionary = _take_header(data, modules, 0, True)
+    if not is_dictionary:
+        return None
+    body: bytes | memoryview = data.take(_body_size(header))
+    if modules is not None:
+        body = modules.decrypt(body, ModuleType.DICTIONARY_PAGE)
+    details = header.get(_DICTIONARY_HEADER)
+    found = thrift.decode(details, {})[0] if isinstance(details, bytes) else Struct()
+    num_values, size = found.get_int(_NUM_VALUES), header.get_int(_UNCOMPRESSED_SIZE)
+    if num_values is None or size is None:
+        raise FormatError("the header of the dictionary page is incomplete")
+    return DictionaryPage(bytes(body), size, num_values)
+
+
 def _take_header(data: _Window, modules: ChunkModules | None, number: int, is_first: bool) \
         -> tuple[bytes, Struct, bool]:
     """Return the header of the next page as bytes and decoded, and whether it is a dictionary."""
     if modules is None:
-        header, length = _decode_header(data.peek(_MAX_HEADER))
+        header, length = _decode_header(data)
         return bytes(data.take(length)), header, _is_dictionary(header)
     size = module_length(data.peek(LENGTH_SIZE))
     if size is None or size > min(_MAX_HEADER, data.left):
@@ -139,11 +172,11 @@ def _take_header(data: _Window, modules: ChunkModules | None, number: int, is_fi
     return raw, header, is_dictionary
 
 
-def _decode_header(data: memoryview) -> tuple[Struct, int]:
+def _decode_header(data: _Window) -> tuple[Struct, int]:
     try:
-        return thrift.decode(bytes(data[:_USUAL_HEADER]), {})
+        return thrift.decode(bytes(data.peek(_USUAL_HEADER)), {})
     except FormatError:  # bounds may be long
-        return thrift.decode(bytes(data), {})
+        return thrift.decode(bytes(data.peek(_MAX_HEADER)), {})
 
 
 def _is_dictionary(header: Struct) -> bool:
@@ -191,17 +224,17 @@ def _describe(header: Struct, before: memoryview, parts: Sequence[bytes | memory
 
 
 class _Window:
-    """Consecutive bytes of a file, which is read in large parts."""
+    """Consecutive bytes of a file, which is read in parts of at least ``block`` bytes."""
 
-    def __init__(self, source: ReadsAt, start: int, size: int):
-        self._source, self._position, self.left = source, start, size
+    def __init__(self, source: ReadsAt, start: int, size: int, block: int = _BLOCK):
+        self._source, self._position, self.left, self._block = source, start, size, block
         self._data = memoryview(b"")
 
     def peek(self, size: int) -> memoryview:
         """Return the next bytes; fewer at the end."""
         size = min(size, self.left)
         if len(self._data) < size:
-            self._data = memoryview(self._source.read_at(min(max(size, _BLOCK), self.left),
+            self._data = memoryview(self._source.read_at(min(max(size, self._block), self.left),
                                                          self._position))
             if len(self._data) < size:
                 raise FormatError("the file ends within the pages of this column")

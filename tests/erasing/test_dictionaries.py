@@ -1,5 +1,7 @@
 """Erased values are in no dictionary, whether rows use them or not."""
 
+import base64
+
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,6 +13,7 @@ from secure_bloom.erasing.dictionary_pages import dictionary_values
 from secure_bloom.erasing.page import render_page
 from secure_bloom.errors import AuthenticationError, FormatError
 from secure_bloom.keys import ExplicitKeys
+from secure_bloom.parquet import thrift
 from tests.modes import MODES
 
 PEOPLE = [f"person-{number:04}" for number in range(300)]
@@ -63,6 +66,40 @@ def test_no_dictionary_of_a_folder_has_values_of_erased_rows(lake):
     assert "5 more row groups written again" in render_erasure(result)
     assert "5 more row groups" in render_page(result)
     assert result.to_dict()["dictionaries"] == 5
+
+
+def test_what_a_file_says_of_its_writer_does_not_matter(lake):
+    """Neither created_by, nor an Arrow schema without dictionaries, nor the list of encodings."""
+    plain = pa.schema([("ssn", pa.string()), ("struct", pa.struct([("nick", pa.string())])),
+                       ("list", pa.list_(pa.string())), ("id", pa.int32())])
+    said = {"ARROW:schema": base64.b64encode(plain.serialize())}
+    for number, writer in enumerate((None, b"", b"parquet-mr version 1.17.0")):
+        path = lake / f"{number * 100}.parquet"
+        pq.write_table(_table(number * 100).replace_schema_metadata(said), path,
+                       store_schema=False, row_group_size=40)
+        _claim(path, writer)
+        assert NICKS[GONE] in _stored(path)["list.list.element"]
+    assert erase(lake, "ssn", PEOPLE[GONE], max_share=1).dictionaries == 8
+    for path in lake.glob("*.parquet"):
+        assert NICKS[GONE] not in set().union(*_stored(path).values())
+
+
+def _claim(path, writer: bytes | None) -> None:
+    """Change the writer in a footer, and let it say that no page has a dictionary."""
+    content = ParquetFile(path).stored_footer
+    meta, _ = thrift.decode(content, {4: [{1: [{3: {}}]}]})
+    if writer is not None:
+        meta.set_binary(6, writer)
+    for group in meta.get(4):
+        for chunk in group.get(1):
+            description = chunk.get(3)
+            description.set(2, thrift.LIST, b"\x15\x00")  # encodings: PLAIN
+            description.set_int(9, thrift.I64, description.get_int(11))
+            description.remove(11)
+            description.remove(13)
+    footer = thrift.encode(meta)
+    data = path.read_bytes()[:-8 - len(content)]
+    path.write_bytes(data + footer + len(footer).to_bytes(4, "little") + b"PAR1")
 
 
 def test_values_that_no_row_has_are_erased_from_dictionaries(lake):
