@@ -68,7 +68,9 @@ def _options(chunks: dict[str, ColumnChunk]) -> dict[str, Any]:
         "use_dictionary": with_dictionary or False,
         "column_encoding": encodings or None,
         "data_page_version": "2.0" if any(one.has_pages_v2 for one in formats.values()) else "1.0",
-        "write_statistics": [path for path, one in formats.items() if one.has_statistics] or False,
+        "write_statistics": [
+            path for path, one in formats.items()
+            if one.has_statistics and chunks[path].has_type_order] or False,
         "write_page_index": any(chunk.offset_index for chunk in chunks.values()),
     }
 

@@ -281,6 +281,15 @@ class ColumnChunk:
                 decoded.statistics = self._statistics_in(meta)
         return decoded.statistics
 
+    @property
+    def has_type_order(self) -> bool:
+        """Whether the file says that the column is ordered as its type defines.
+
+        Without any order, new minimum and maximum values would mean nothing (ColumnOrder in
+        parquet.thrift). In the total order of IEEE 754, they need numbers of NaN beside them.
+        """
+        return self._file.has_type_order(self.column)
+
     def _statistics_in(self, meta: Struct) -> RawStatistics:
         raw = meta.get(_STATISTICS)
         if not isinstance(raw, bytes):

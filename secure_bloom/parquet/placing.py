@@ -58,8 +58,20 @@ def replace_pages(chunk: ColumnChunk, new: ColumnChunk, start: int, pages: Store
         wanted = [*_OF_PAGES, *(field for field in _OPTIONAL if meta.get(field) is not None)]
         fields = [field for field in meta.fields if field[0] in _OF_COLUMN]
         fields += [list(found[field]) for field in wanted if field in found]
+        statistics = _of_kind(meta.get(_STATISTICS), new.metadata().get(_STATISTICS))
         meta.fields = sorted(fields)
+        if statistics is not None:
+            meta.set(_STATISTICS, thrift.STRUCT, statistics)
     resize_pages(chunk, start, pages)
+
+
+def _of_kind(old: object, new: object) -> bytes | None:
+    """Return those statistics that the column chunk had before; None without any."""
+    if not isinstance(old, bytes) or not isinstance(new, bytes):
+        return None
+    known = {field[0] for field in thrift.decode(old, {})[0].fields}
+    return thrift.encode(Struct([field for field in thrift.decode(new, {})[0].fields
+                                 if field[0] in known]))
 
 
 def resize_pages(chunk: ColumnChunk, start: int, pages: StoredPages) -> None:

@@ -240,7 +240,11 @@ class Shared:
 
     def has_defined_order(self, column: LeafColumn) -> bool:
         """Whether a column's minimum and maximum follow the order defined by its type."""
-        return column.type.has_order and column.ordinal < len(self._defined_orders) \
+        return column.type.has_order and self.has_type_order(column)
+
+    def has_type_order(self, column: LeafColumn) -> bool:
+        """Whether the file says that a column is ordered as its type defines, if that does."""
+        return column.ordinal < len(self._defined_orders) \
             and bool(self._defined_orders[column.ordinal])
 
     @cached_property

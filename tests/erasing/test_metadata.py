@@ -168,6 +168,54 @@ def test_extensions_of_structures_are_removed(tmp_path):
     assert numbers_in(path, None) == [0, 1, 2, *range(4, 12)]
 
 
+# --- statistics ----------------------------------------------------------------------------------
+
+_ABSENT, _IEEE_754, _NO_BOUNDS = "no column orders", "IEEE 754", "null counts only"
+
+
+def _statistics(path) -> dict[str, list]:
+    """Return the fields of each column's statistics."""
+    return {chunk.column.path: [field[0] for field in thrift.decode(raw, {})[0].fields]
+            if (raw := chunk.metadata().get(12)) is not None else []
+            for chunk in ParquetFile(path).footer.row_groups[0]}
+
+
+@pytest.mark.parametrize("said", [_ABSENT, _IEEE_754, _NO_BOUNDS])
+def test_no_statistics_are_added(tmp_path, said):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"number": [1, 2, 3], "float": [0.5, float("nan"), 1.5],
+                             "text": ["the lowest", "erased", "very high"]}), path,
+                   use_dictionary=False, compression="none", write_page_index=True)
+    content = ParquetFile(path).stored_footer
+    meta, _ = thrift.decode(content, {7: [{}], 4: [{1: [{3: {12: {}}}]}]})
+    ieee = Struct()
+    ieee.set(2, thrift.STRUCT, Struct())
+    if said == _ABSENT:
+        meta.remove(7)
+    elif said == _IEEE_754:
+        meta.get(7)[1] = ieee
+    else:
+        for chunk in meta.get(4)[0].get(1):
+            chunk.get(3).get(12).fields = [field for field in chunk.get(3).get(12).fields
+                                           if field[0] == 3]
+    footer = thrift.encode(meta)
+    path.write_bytes(path.read_bytes()[:-8 - len(content)] + footer
+                     + len(footer).to_bytes(4, "little") + MAGIC)
+    before = _statistics(path)
+    assert erase(path, "text", "erased", max_share=1).is_complete
+    after = _statistics(path)
+    has_index = [chunk.column_index is not None for chunk in ParquetFile(path).footer.row_groups[0]]
+    if said == _ABSENT:
+        assert after == {"number": [], "float": [], "text": []} and not any(has_index)
+        assert path.read_bytes().count(b"the lowest") == 1  # neither in headers of pages
+    elif said == _IEEE_754:
+        assert after == before | {"float": []} and has_index == [True, False, True]
+    else:
+        assert after == before == {column: [3] for column in before} and all(has_index)
+    assert all(chunk.offset_index for chunk in ParquetFile(path).footer.row_groups[0])
+    assert read_table(path)["number"].to_pylist() == [1, 3]
+
+
 # --- the report ----------------------------------------------------------------------------------
 
 def test_nothing_in_a_report_can_be_compared_with_guesses(tmp_path):
