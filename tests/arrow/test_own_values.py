@@ -9,26 +9,10 @@ import pytest
 
 from secure_bloom import ParquetFile, dataset, find, read_table, write_table
 from secure_bloom.arrow.views import filtered
+from tests.soak.checks.leftovers.searching import memory
 
 ROWS = 60
 _RANDOM = random.Random("own values")
-
-
-def buffers_of(array):
-    """Yield all memory of an array, with dictionaries."""
-    if isinstance(array, pa.ExtensionArray):
-        yield from buffers_of(array.storage)
-    elif isinstance(array, pa.DictionaryArray):
-        yield from buffers_of(array.indices)
-        yield from buffers_of(array.dictionary)
-    elif isinstance(array, pa.StructArray):
-        yield from array.buffers()
-        for number in range(array.type.num_fields):
-            yield from buffers_of(array.field(number))
-    else:
-        yield from array.buffers()
-        if pa.types.is_nested(array.type):
-            yield from buffers_of(array.values)
 
 
 def _texts() -> list[str]:
@@ -117,8 +101,8 @@ WAYS = {
 def _left(table: pa.Table, tokens) -> set[str]:
     """Return the columns whose memory has one of the tokens."""
     return {name for name, column in zip(table.column_names, table.columns, strict=True)
-            for chunk in column.chunks for buffer in buffers_of(chunk)
-            if buffer is not None and any(token in buffer.to_pybytes() for token in tokens)}
+            for chunk in column.chunks for content in memory(chunk)
+            if any(token in content for token in tokens)}
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from secure_bloom.keys import InMemoryKms
 from tests.index.helpers import age
 from tests.modes import MASTER_KEYS
 from tests.soak.check import Case, Check
-from tests.soak.checks.leftovers.searching import check_index, stored
+from tests.soak.checks.leftovers.searching import check_index, memory, stored
 from tests.soak.checks.leftovers.tables import Lake
 
 _KMS = InMemoryKms(MASTER_KEYS)
@@ -68,8 +68,19 @@ def _play(case: Case, lake: Lake, person: Path) -> None:
                                        for token in one.tokens}
     _search(person, others - lake.tokens(gone))
 
+    scales = {token for one in lake.columns.values() for token in one.tokens
+              if one.by_dictionary == "ordered"}
+    for rows, kept in ((secure_bloom.find(lake.folder, "ssn", values, _KMS), set()),
+                       (secure_bloom.read_table(lake.folder, _KMS,
+                                                filters=[("ssn", "in", values)]), scales)):
+        for name, column in zip(rows.column_names, rows.columns, strict=True):
+            for content in (some for chunk in column.chunks for some in memory(chunk)):
+                _check(f"memory of {name}", content, others - lake.tokens(gone) - kept)
+
     result = secure_bloom.erase(lake.folder, "ssn", values, _KMS, max_share=1)
-    forbidden = lake.tokens(gone) - lake.tokens(left) - lake.kept_tokens()
+    forbidden = lake.tokens(gone) - lake.tokens(left) - lake.kept_tokens() - lake.noted
+    assert not lake.noted or any("metadata" in one for one in result.out_of_reach), \
+        "the report does not have values of other rows in metadata"
     report = json.dumps(result.to_dict()) + render_erasure(result) + render_page(result) \
         + repr(result)
     assert not any(token in report.encode() for token in lake.tokens(lake.rows)), "the report"

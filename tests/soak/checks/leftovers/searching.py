@@ -112,3 +112,19 @@ def check_index(lake: Path, column: str, keys: Any) -> None:
                 assert not extra, f"the index has {len(extra)} fingerprints that no row has"
     left = {path.name for path in lake.rglob("*") if path.suffix in (".seg", ".part")}
     assert left == names, f"segments are left: {left - names}"
+
+
+def memory(array: Any) -> Iterator[bytes]:
+    """Yield all memory of an Arrow array, with dictionaries."""
+    if isinstance(array, pa.ExtensionArray):
+        yield from memory(array.storage)
+    elif isinstance(array, pa.DictionaryArray):
+        yield from memory(array.indices)
+        yield from memory(array.dictionary)
+    else:
+        yield from (buffer.to_pybytes() for buffer in array.buffers() if buffer is not None)
+        if isinstance(array, pa.StructArray):
+            for number in range(array.type.num_fields):
+                yield from memory(array.field(number))
+        elif pa.types.is_nested(array.type):
+            yield from memory(array.values)
