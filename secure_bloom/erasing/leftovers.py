@@ -129,15 +129,22 @@ def _has_unused(file: ParquetFile, reader: RowReader, group: int, column: LeafCo
                 removed: RemovedValues) -> bool:
     arrays = dictionary_values(file, file.footer.row_groups[group][column.ordinal])
     left = [removed.among(column.path, _comparable(values)) for values in arrays or ()]
-    if not any(map(len, left)):
+    if not left or not all(map(len, left)):  # each has the whole dictionary
         return False
     for batch in reader.leaf(group, column):  # mostly, the first rows have all of them
         used = _values_of(file, column, batch)
-        left = [values.filter(pc.invert(pc.is_in(values, with_arrow_type(used, values.type))))
-                for values in left]
-        if not any(map(len, left)):
+        left = [_others(values, used) for values in left]
+        if not all(map(len, left)):
             return False
     return True
+
+
+def _others(values: pa.Array, used: pa.Array) -> pa.Array:
+    """Return the values that are not used; all, if their types cannot be compared."""
+    used = with_arrow_type(used, values.type)
+    if not used.type.equals(values.type):
+        return values
+    return values.filter(pc.invert(pc.is_in(values, used)))
 
 
 def _values_of(file: ParquetFile, column: LeafColumn, batch: pa.RecordBatch) -> pa.Array:
