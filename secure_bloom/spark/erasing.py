@@ -65,7 +65,12 @@ class _SparkErasure(Erasure):
         found = [one for one in searched if one is not None]
         if not found:
             raise ColumnError("no file has such a column", column=self.erased.column)
-        return reduce(Occurrences.merged, found)
+        merged = reduce(Occurrences.merged, found)
+        if any(one.char_lengths != merged.char_lengths for one in found):
+            # A task sees only its own files, but values are padded as in any file of the folder.
+            self.erased = self.erased.in_char(merged.char_lengths)
+            return self.find(advance)
+        return merged
 
     def rewrite(self, job: Job, found: Occurrences, advance: Callable[[float], None]) \
             -> Iterator[Rewritten]:
