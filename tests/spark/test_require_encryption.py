@@ -123,6 +123,16 @@ def test_a_column_whose_values_are_in_the_paths(spark, tmp_path, keyring):
     assert "from the path" in failure(given.load(str(tmp_path / "t")).collect)
 
 
+def test_a_column_that_only_names_of_folders_have(spark, tmp_path, keyring):
+    put(tmp_path / "t", "COUNTRY=Evil/a.parquet", keyring, ["ssn"])
+    options = {"keyring": str(keyring.path)}
+    assert read(spark, tmp_path / "t", **options, **{REQUIRE: "ssn"}).first().COUNTRY == "Evil"
+    for required in ({REQUIRE: "country"}, {REQUIRE: "pii: country"},
+                     {"policy": "sensitive = ['country']\n"}):
+        assert "from the path" in failure(
+            lambda required=required: read(spark, tmp_path / "t", **options, **required))
+
+
 def test_columns_that_the_schema_marks_are_demanded(spark, folder, keyring):
     def given(schema, **options):
         return spark.read.format("secure_parquet").schema(schema).options(
