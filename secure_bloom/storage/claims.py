@@ -17,7 +17,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError, FormatError
 from secure_bloom.storage.job_folder import REPLACING, JobFolder
-from secure_bloom.storage.small_files import MAX_RECORD, parse_json, read_small
+from secure_bloom.storage.small_files import MAX_RECORD, check_names, parse_json, read_small
 from secure_bloom.storage.visibility import (
     COMMITTED,
     STAGING,
@@ -52,7 +52,11 @@ class Claim:
         """Parse :meth:`to_bytes`; raises FormatError."""
         try:
             values = parse_json(data)
-            return cls(frozenset(values["files"]), values["folder"])
+            files, folder = values["files"], values["folder"]
+            if not isinstance(files, list):
+                raise ValueError("its files are not a list")
+            check_names(files if folder is None else [*files, folder])
+            return cls(frozenset(files), folder)
         except (ValueError, TypeError, KeyError, RecursionError):
             raise FormatError("this is not a valid claim of a job") from None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -122,3 +122,25 @@ def parse_json(data: bytes, containers: int = MAX_CONTAINERS, items: int = MAX_I
     if data.count(b"[") + data.count(b"{") > containers or data.count(b",") > items:
         raise FormatError("it has too many values to be what its name says")
     return json.loads(data)
+
+
+def check_names(names: Iterable[object]) -> None:
+    """Raise ValueError unless all of these are paths of what can be below a folder; or "".
+
+    Anyone who can write to the folder may have written them.
+    """
+    for name in names:
+        if not isinstance(name, str):
+            raise ValueError("a path is not a text")
+        if "\0" in name or not _is_utf8(name):
+            raise ValueError("a path has characters that no file name has")
+        if name.startswith("/") or ".." in name.split("/"):
+            raise ValueError("a path leads outside the folder")
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -37,6 +37,7 @@ from secure_bloom.storage.local_listing import walk
 from secure_bloom.storage.small_files import (
     MAX_MARKER,
     MAX_RECORD,
+    check_names,
     check_size,
     parse_json,
     read_constant,
@@ -101,15 +102,19 @@ class CommitRecord:
             if values.pop("version") != 1:
                 raise ValueError("its version is not 1")
             record = cls(**values)
-            for path in [*record.files, *record.replaced, record.folder]:
-                if path.startswith("/") or ".." in path.split("/"):
-                    raise ValueError("a path leads outside the folder")
+            if not (isinstance(record.files, list) and isinstance(record.replaced, dict)
+                    and isinstance(record.summary, dict)):
+                raise ValueError("one of its parts has another type")
+            check_names([*record.files, *record.replaced, record.folder])
             if any(map(is_hidden, [*record.files, *record.replaced])):
                 raise ValueError("a file is not a data file")
             if table_of(f"table/{record.folder}") != "table":
                 raise ValueError("its folder is not a valid Hive folder")
             if record.stream is not None and not re.fullmatch(r"[\w-]+", record.stream):
                 raise ValueError("its stream is not a valid query id")
+            if record.batch is not None \
+                    and not (type(record.batch) is int and 0 <= record.batch < 2**63):
+                raise ValueError("its batch is not a number of a batch")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise FormatError(f"this commit record cannot be parsed ({error}); a newer "
                               "secure_bloom may have written it") from None

@@ -287,7 +287,10 @@ def test_a_copy_without_staging_shows_everything(local):
     b'{"version": 1, "files": [], "new": 1}',
     CommitRecord(["../other/a.parquet"]).to_bytes(),
     CommitRecord([], {"/etc/a.parquet": [1, 1]}).to_bytes(),
-    CommitRecord([], stream="../x", batch=1).to_bytes()])
+    CommitRecord([], stream="../x", batch=1).to_bytes(),
+    *(CommitRecord([], stream="q", batch=batch).to_bytes() for batch in ("x", [1], -1, 2**64)),
+    *(CommitRecord([], folder=folder).to_bytes() for folder in ("day=\0", "day=\ud800")),
+    CommitRecord("x").to_bytes(), CommitRecord([], ["x"]).to_bytes()])
 def test_a_record_that_cannot_be_understood_is_an_error_and_moves_nothing(local, record):
     local.write(1)
     job = local.job()

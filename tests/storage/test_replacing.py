@@ -158,7 +158,10 @@ def test_a_claim_of_a_job_that_has_ended_is_not_in_the_way(store):
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"[" * 10**5, b"{}",
-                                     b'{"files": 1, "folder": ""}'])
+                                     b'{"files": 1, "folder": ""}',
+                                     b'{"files": [1], "folder": null}',
+                                     b'{"files": "x", "folder": null}',
+                                     b'{"files": [], "folder": 1}'])
 def test_a_claim_that_cannot_be_understood(store, content):
     job = store.job()
     job.write_marker(REPLACING, content)
