@@ -19,6 +19,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import FormatError, UnsupportedError
 
 _NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # of a link: it leads nowhere
+_MAX_AGAIN = 1000  # links to folders that are listed already, in one listing
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -60,21 +61,29 @@ def walk(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool) -> It
     Raises
     ------
     UnsupportedError
-        If links form a circle, or a name is not valid UTF-8.
+        If links form a circle, or too many lead to the same folders, or a name is not valid UTF-8.
     """
-    waiting: list[tuple[str, tuple[str, ...]]] = [(folder, (os.path.realpath(folder),))]
+    root = os.path.realpath(folder)
+    waiting: list[tuple[str, tuple[str, ...]]] = [(folder, (root,))]
+    seen, num_again = {root}, 0
     while waiting:
         here, above = waiting.pop()
         files, folders = _listed(filesystem, here, allow_not_found or len(above) > 1)
         yield from files
         for path in folders:
-            real = os.path.realpath(path) if os.path.islink(path) \
+            is_link = os.path.islink(path)
+            real = os.path.realpath(path) if is_link \
                 else os.path.join(above[-1], os.path.basename(path))
             if real in above:
                 if _is_hidden_below(path, folder):
                     continue  # no data file is there
                 raise UnsupportedError("links form a circle: this folder is also above itself; "
                                        "remove the link", file=path)
+            num_again += is_link and real in seen
+            if num_again > _MAX_AGAIN:  # 48 links can make 2**24 paths
+                raise UnsupportedError(f"more than {_MAX_AGAIN:,} links lead to folders that were "
+                                       "listed before; remove links such as this one", file=path)
+            seen.add(real)
             waiting.append((path, (*above, real)))
 
 

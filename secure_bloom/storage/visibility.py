@@ -329,7 +329,8 @@ def files_below(filesystem: pa_fs.FileSystem, folder: str, *,
     Raises
     ------
     UnsupportedError
-        If links between local folders form a circle, or the name of a file is not valid UTF-8.
+        If links between local folders form a circle, or too many lead to the same folders, or the
+        name of a file is not valid UTF-8.
     """
     prefix = folder.rstrip("/") + "/"
     start = len(prefix)

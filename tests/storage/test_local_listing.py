@@ -5,7 +5,7 @@ import os
 import pyarrow.fs as pa_fs
 import pytest
 
-from secure_bloom.errors import FormatError
+from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.index import stamps
 from secure_bloom.index.table import Table
 from secure_bloom.storage.local_listing import walk
@@ -53,3 +53,27 @@ def test_a_listing_looks_no_file_up_again(folder, monkeypatch):
     monkeypatch.setattr(stamps, "_looked_up", lambda *arguments: pytest.fail("looked up"))
     found = Table(LOCAL, str(folder)).listing()
     assert found == expected and all(stamp.tag for stamp in found.values())
+
+
+@pytest.mark.parametrize("hidden", ["", "_x"])
+@pytest.mark.parametrize("filesystem", [LOCAL, OfArrow()])
+def test_links_that_fan_out_are_refused(tmp_path, filesystem, hidden):
+    """24 folders, each with two links to the next one: 2**24 paths, without a circle."""
+    for number in range(25):
+        (tmp_path / hidden / f"{number}").mkdir(parents=True)
+    for number in range(24):
+        for name in "ab":
+            (tmp_path / hidden / f"{number}" / name).symlink_to(f"../{number + 1}")
+    with pytest.raises(UnsupportedError, match="more than 1,000 links lead to folders"):
+        list(walk(filesystem, str(tmp_path), False))
+
+
+def test_many_links_to_different_folders_are_followed(tmp_path):
+    for number in range(1100):
+        (tmp_path / "days" / f"{number}").mkdir(parents=True)
+        (tmp_path / "days" / f"{number}" / "x").touch()
+    (tmp_path / "lake").mkdir()
+    for number in range(1100):
+        (tmp_path / "lake" / f"day={number}").symlink_to(f"../days/{number}")
+    (tmp_path / "lake" / "first").symlink_to("day=0")
+    assert len(list(walk(LOCAL, str(tmp_path / "lake"), False))) == 1101
