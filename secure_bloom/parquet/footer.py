@@ -38,7 +38,9 @@ from secure_bloom.storage.files import Source
 TAIL_SIZE = 8  #: footer length and magic
 MAGIC = b"PAR1"
 MAGIC_ENCRYPTED = b"PARE"
+MAX_FOOTER = 256 * 1024 * 1024  #: bytes; footers of 100,000 column chunks have 50 to 100 MB
 _SIGNATURE_SIZE = NONCE_SIZE + TAG_SIZE
+_MUCH = 1024 * 1024  # bytes that are not to be in memory twice
 
 _FILE_CRYPTO_LAYOUT = {1: ALGORITHM_LAYOUT}
 
@@ -289,7 +291,7 @@ class Footer(Summarized):
         self.crypto = FileCrypto(
             keys, EncryptionAlgorithm.of(self._crypto_meta.get(1)),
             self._crypto_meta.get_binary(_FOOTER_KEY_METADATA), has_encrypted_footer=True)
-        module = content[end:]
+        module = memoryview(content)[end:]
         length = module_length(module)
         if length is None or length > len(module):
             raise AuthenticationError("the encrypted footer has an invalid length")
@@ -302,13 +304,14 @@ class Footer(Summarized):
         self.crypto = FileCrypto(
             keys, EncryptionAlgorithm.of(union) if union is not None else None,
             self._file_meta.get_binary(_SIGNING_KEY_METADATA), has_encrypted_footer=False)
-        if self.algorithm is None and any(content[end:]):  # a signature after a broken footer?
+        has_more = content.count(0, end) != len(content) - end
+        if self.algorithm is None and has_more:  # a signature after a broken footer?
             raise FormatError("the footer has extra bytes after its end")
         if self.algorithm is None or not self.crypto.has_footer_key:
             return
         if len(content) - end < _SIGNATURE_SIZE:
             raise AuthenticationError("the footer signature is missing")
-        body, signature = content[:-_SIGNATURE_SIZE], content[-_SIGNATURE_SIZE:]
+        body, signature = memoryview(content)[:-_SIGNATURE_SIZE], content[-_SIGNATURE_SIZE:]
         self.crypto.footer_cipher.verify(body, signature, self._footer_aad())
         self.signature_verified = True
 
@@ -363,7 +366,8 @@ def encryption_algorithm(content: bytes, magic: bytes) -> EncryptionAlgorithm | 
     if magic == MAGIC_ENCRYPTED:
         crypto, _ = thrift.decode(content, _FILE_CRYPTO_LAYOUT)
         return EncryptionAlgorithm.of(crypto.get(1))
-    file_meta, _ = thrift.decode(content, {_ALGORITHM: ALGORITHM_LAYOUT})
+    file_meta, _ = thrift.decode(content, {_ALGORITHM: ALGORITHM_LAYOUT},
+                                 thrift.kernels_for(len(content)))
     union = file_meta.get(_ALGORITHM)
     return EncryptionAlgorithm.of(union) if union is not None else None
 
@@ -379,7 +383,11 @@ def split_tail(data: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 def read_footer(source: Source) -> tuple[bytes, bytes]:
-    """Return the footer's bytes without the last 8, and the magic."""
+    """Return the footer's bytes without the last 8, and the magic.
+
+    Raises FormatError if there is no footer, or one of more than :data:`MAX_FOOTER` bytes: a sparse
+    file may claim gigabytes that take no place on the disk.
+    """
     tail = source.read_tail(TAIL_SIZE)
     magic = bytes(tail[-4:])
     if source.size < TAIL_SIZE + 4 or magic not in (MAGIC, MAGIC_ENCRYPTED):
@@ -388,4 +396,13 @@ def read_footer(source: Source) -> tuple[bytes, bytes]:
     length = int.from_bytes(tail[-TAIL_SIZE:-4], "little")
     if length > source.size - TAIL_SIZE - 4:
         raise FormatError(f"the footer claims {length} bytes, but the file has {source.size}")
-    return split_tail(bytes(source.read_tail(length + TAIL_SIZE)))[1:]
+    if length > MAX_FOOTER:
+        raise FormatError(f"the footer claims {length:,} bytes; at most {MAX_FOOTER:,} are read: "
+                          "write the data into several files")
+    if length < _MUCH:
+        return bytes(source.read_tail(length + TAIL_SIZE)[:-TAIL_SIZE]), magic
+    content = source.file.read_at(length, source.size - TAIL_SIZE - length)
+    source.note_read()
+    if len(content) != length:
+        raise FormatError("the file was truncated while it was being read")
+    return content, magic

@@ -1,6 +1,7 @@
 """Footers: opened, changed and written back in every encryption mode; pyarrow reads the result."""
 
 import io
+import tracemalloc
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,8 +22,9 @@ from secure_bloom.errors import (
 from secure_bloom.keys import ExplicitKeys
 from secure_bloom.keys.retrieval import key_retriever
 from secure_bloom.parquet import thrift
-from secure_bloom.parquet.footer import Footer
+from secure_bloom.parquet.footer import MAX_FOOTER, Footer, read_footer
 from secure_bloom.parquet.thrift import BINARY, I32, I64, STRUCT, Struct, tree
+from secure_bloom.storage.files import Source
 from tests.support import (
     FOOTER_KEY,
     MODES,
@@ -507,3 +509,38 @@ def test_the_ordinal_of_a_row_group_counts_in_its_aad():
     assert aads == [b"unique\x08\x05\0\x02\0", b"unique\x08\x01\0\x02\0"]
     with pytest.raises(FormatError, match="is out of range"):
         footer.row_groups[2][2].aad(ModuleType.BLOOM_FILTER_HEADER)
+
+
+def sparse_file(path, length: int, magic: bytes) -> str:
+    """A file that takes no place on the disk, with a footer of so many zeros."""
+    with open(path, "wb") as file:
+        file.truncate(length + 4)
+        file.seek(length + 4)
+        file.write(length.to_bytes(4, "little") + magic)
+    return str(path)
+
+
+@pytest.mark.parametrize("magic", [b"PAR1", b"PARE"])
+def test_a_footer_of_more_bytes_than_any_file_needs_is_not_read(tmp_path, magic):
+    path = sparse_file(tmp_path / "a.parquet", MAX_FOOTER + 1, magic)
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError, match=r"claims 268,435,457 bytes; at most 268,435,456"):
+            ParquetFile(path)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("magic", [b"PAR1", b"PARE"])
+def test_a_large_footer_is_in_memory_once(tmp_path, magic):
+    size = 32 * 1024 * 1024
+    path = sparse_file(tmp_path / "a.parquet", size, magic)
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError, match=r"schema is empty|algorithm is missing"):
+            ParquetFile(path)
+        assert size <= tracemalloc.get_traced_memory()[1] < 1.5 * size
+    finally:
+        tracemalloc.stop()
+    assert read_footer(Source(path)) == (bytes(size), magic)
