@@ -8,9 +8,9 @@ the footer key has authenticated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import permutations
+from itertools import accumulate, permutations
 from typing import Protocol, TypeGuard, cast, overload
 
 from secure_bloom.crypto.key_retriever import KeyRetriever
@@ -70,11 +70,14 @@ class EncryptionRequirement:
         """Check a file.
 
         Raises AuthenticationError if the file or a column is not encrypted, or the column uses
-        another master key; KeyNotFoundError if the signature of a plaintext footer was not verified
-        because its key is missing; ColumnError if the file lacks one of the columns.
+        another master key, or the file has a column whose name differs from a required one only in
+        case; KeyNotFoundError if the signature of a plaintext footer was not verified because its
+        key is missing; ColumnError if the file lacks one of the columns.
         """
         check_footer(footer)
-        check_columns(footer, self._demanded(footer.columns))
+        demanded = self._demanded(footer.columns)
+        self._check_case(footer.columns)
+        check_columns(footer, demanded)
 
     def check_no_conflict(self) -> None:
         """Raise ValueError if two different master keys are required for one column."""
@@ -127,6 +130,28 @@ class EncryptionRequirement:
             for leaf in found or self._instead(name, columns):
                 demanded[leaf.ordinal] = master_key or demanded.get(leaf.ordinal)
         return demanded
+
+    def _check_case(self, columns: Iterable[LeafColumn]) -> None:
+        """Check that no other column differs from a required one only in case.
+
+        SQL finds the one for the other, and so the rows of an open column, or none.
+        """
+        if self.ignore_case:
+            return
+        known: dict[str, set[str]] = {}
+        for name in self.columns:
+            for path in _paths_to(name):
+                known.setdefault(path.lower(), set()).add(path)
+        for leaf in columns:
+            for path in _paths_to(leaf.path):
+                required = known.get(path.lower())
+                if required is None:
+                    break
+                if path not in required:
+                    raise AuthenticationError(
+                        f"its name differs from {min(required)!r}, which must be encrypted, only "
+                        "in case, and SQL finds one for the other; if it is meant, too, require "
+                        "both", column=leaf.path)
 
     def _at_or_below(self, name: str, columns: Iterable[LeafColumn]) -> list[LeafColumn]:
         folded = self._folded(name)
@@ -295,6 +320,11 @@ def check_encryption(footer: Footer, keys: KeyRetriever | None, requirement: Req
                                   "to ExplicitKeys")
     if requirement is not None:
         check_requirement(requirement, footer, path)
+
+
+def _paths_to(name: str) -> Iterator[str]:
+    """Yield the dotted paths of the groups around a column, and of the column itself."""
+    return accumulate(name.split("."), "{}.{}".format)
 
 
 _FORM = 'it must have the form "true", "column, column", or "key1: column, column; ' \

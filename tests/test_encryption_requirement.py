@@ -458,6 +458,24 @@ def test_a_struct_may_gain_fields_but_not_become_a_column(tmp_path):
                 read_table(tmp_path, **footers)
 
 
+@pytest.mark.parametrize("name", ["SSN", "HOME"])
+def test_a_column_that_differs_only_in_case_does_not_stand_for_an_encrypted_one(tmp_path, name):
+    """By the holder of another key: SQL would find its rows instead of all others."""
+    written(tmp_path / "a.parquet", table=TABLE, filters={})
+    planted = pa.table({name: TABLE[name.lower()], "city": ["nowhere"] * 4})
+    for encrypted in ("city", name):
+        written(tmp_path / "b.parquet", key="public", table=planted, filters={},
+                columns=[encrypted])
+        for required in (["ssn", "home.street"], {"ssn": "pii", "home.street": "pii"}):
+            for read in (read_table, lambda *args, **options: dataset(*args, **options).to_table(),
+                         lambda *args, **options: find(args[0], "ssn", ["c"], KMS, **options)):
+                with pytest.raises(AuthenticationError, match="only in case") as raised:
+                    read(tmp_path, KMS, require_encryption=required)
+                assert raised.value.column.startswith(name)
+    named = [*SENSITIVE, f"{name}.street" if name == "HOME" else name]
+    assert read_table(tmp_path, KMS, require_encryption=named).num_rows == 8
+
+
 @pytest.mark.parametrize("required", [True, ["ssn"], {"ssn": "footer"}, ["ssn.x"]], ids=str)
 @pytest.mark.parametrize("name", ["ssn", "SSN"])
 def test_values_in_paths_do_not_stand_for_an_encrypted_column(tmp_path, required, name):
