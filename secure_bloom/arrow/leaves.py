@@ -100,9 +100,14 @@ def _children(t: pa.DataType) -> list[pa.DataType]:
 
 def _with_children(t: pa.DataType, children: list[pa.DataType]) -> pa.DataType:
     """Return the same kind of nested type, with the same names, over other types."""
+    return with_fields(t, [t.field(i).with_type(child) for i, child in enumerate(children)])
+
+
+def with_fields(t: pa.DataType, fields: list[pa.Field]) -> pa.DataType:
+    """Return the same kind of nested type over other fields."""
     if pa.types.is_map(t):
-        return pa.map_(children[0].field(0), children[0].field(1), keys_sorted=t.keys_sorted)
-    fields = [t.field(i).with_type(child) for i, child in enumerate(children)]
+        entries = fields[0].type
+        return pa.map_(entries.field(0), entries.field(1), keys_sorted=t.keys_sorted)
     if pa.types.is_struct(t):
         return pa.struct(fields)
     if pa.types.is_fixed_size_list(t):

@@ -10,9 +10,31 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from secure_bloom.arrow.leaves import is_list, with_fields
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.parquet.footer import Footer, split_tail
 from secure_bloom.parquet.schema import LeafColumn
+
+#: keys of the metadata of fields that only describe their types
+METADATA_OF_TYPES = frozenset({b"PARQUET:field_id", b"ARROW:extension:name",
+                               b"ARROW:extension:metadata"})
+
+
+def without_values(field: pa.Field) -> pa.Field:
+    """Return a field without metadata that may have values of rows, at every depth.
+
+    Polars stores all categories of an Enum there.
+    """
+    kept = {key: value for key, value in (field.metadata or {}).items()
+            if key in METADATA_OF_TYPES}
+    return field.with_type(_without_values(field.type)).with_metadata(kept or None)
+
+
+def _without_values(t: pa.DataType) -> pa.DataType:
+    if isinstance(t, pa.BaseExtensionType) or not (
+            pa.types.is_struct(t) or pa.types.is_map(t) or is_list(t)):
+        return t
+    return with_fields(t, [without_values(t.field(number)) for number in range(t.num_fields)])
 
 
 @lru_cache(maxsize=8)

@@ -16,6 +16,7 @@ from secure_bloom.arrow.few_row_groups import FilePart
 from secure_bloom.arrow.masking import OnMissingKey, is_masking, masked_schema, warn_of_missing_keys
 from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.arrow.row_filter import RowFilter
+from secure_bloom.arrow.schema import without_values
 from secure_bloom.datasets.dataset_file import (
     SOURCE_SCHEMA,
     DatasetFile,
@@ -336,8 +337,8 @@ class MatchingRows:
         self._filters = [row_filter]
         self._schema = _with_source(search.schema, [*columns, *row_filter.columns])
         self._masking = self._masked(columns)
-        self.schema = masked_schema(pa.schema([*SOURCE_SCHEMA, *map(self._schema.field, columns)]),
-                                    self._masking.num_files)
+        fields = [without_values(self._schema.field(name)) for name in columns]
+        self.schema = masked_schema(pa.schema([*SOURCE_SCHEMA, *fields]), self._masking.num_files)
 
     def batches(self) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows, in the order of files and row groups; a batch is of one row group.
@@ -412,7 +413,8 @@ class MatchingRows:
             for batch in scan.rows_of([part], opened.masked, None, {}):
                 holds = row_filter.holds(batch)
                 if holds.true_count:  # what is found is handed over: nothing else is in it
-                    found.append(filtered_rows(batch.select(self.schema.names), holds, nothing))
+                    rows = filtered_rows(batch.select(self.schema.names), holds, nothing)
+                    found.append(pa.RecordBatch.from_arrays(rows.columns, schema=self.schema))
         opened.check()
         return found
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from secure_bloom.arrow.schema import METADATA_OF_TYPES
 from secure_bloom.reader import ParquetFile
 
 _PANDAS_KEYS = {"index_columns", "column_indexes", "columns", "creator", "pandas_version",
@@ -22,7 +23,6 @@ _KNOWN = {b"ARROW:schema", b"org.apache.spark.version", b"org.apache.spark.timeZ
           b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96",
           b"parquet.avro.schema", b"avro.schema", b"writer.model.name", b"writer.date",
           b"writer.time.zone", b"iceberg.schema"}
-_KNOWN_OF_FIELDS = {b"PARQUET:field_id", b"ARROW:extension:name", b"ARROW:extension:metadata"}
 _KNOWN_IN_SPARK = {"__CHAR_VARCHAR_TYPE_STRING", "comment"}
 
 
@@ -66,7 +66,7 @@ def _spark_metadata(schema: Any) -> Iterator[str]:
 def _of_fields(field: pa.Field, path: str) -> Iterator[tuple[str, bytes]]:
     """Yield path and key of the metadata of a field and those below it."""
     for key in field.metadata or {}:
-        if key not in _KNOWN_OF_FIELDS:
+        if key not in METADATA_OF_TYPES:
             yield path, key
     t = field.type
     if isinstance(t, pa.BaseExtensionType):

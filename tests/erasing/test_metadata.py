@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from secure_bloom import EncryptionConfiguration, ParquetFile, audit, erase, read_table
+from secure_bloom import EncryptionConfiguration, ParquetFile, audit, erase, find, read_table
 from secure_bloom.cli.report import render_erasure
 from secure_bloom.erasing.page import render_page
 from secure_bloom.errors import UnsupportedError
@@ -123,6 +123,22 @@ def test_categories_of_polars_are_out_of_reach(tmp_path):
     frame.write_parquet(tmp_path / "a.parquet")
     result = erase(tmp_path, "ssn", ssn(3), max_share=1)
     assert any("of column ssn" in one for one in result.out_of_reach)
+
+
+def test_rows_that_are_handed_over_have_no_metadata_with_values(tmp_path):
+    texts = [ssn(number) for number in range(20)]
+    frame = pl.DataFrame({"id": range(20), "ssn": pl.Series(texts, dtype=pl.Enum(texts))})
+    frame.with_columns(pl.struct("ssn").alias("nested")).write_parquet(tmp_path / "a.parquet")
+    read = ParquetFile(tmp_path / "a.parquet").schema
+    assert ssn(7).encode() in read.serialize().to_pybytes()
+    found = find(tmp_path, "ssn", ssn(3))
+    assert found["id"].to_pylist() == [3] and found["nested"].to_pylist() == [{"ssn": ssn(3)}]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, found.schema) as writer:
+        writer.write_table(found)
+    assert ssn(3).encode() in sink.getvalue().to_pybytes()
+    assert not any(ssn(number).encode() in sink.getvalue().to_pybytes()
+                   for number in range(20) if number != 3)
 
 
 # --- extensions ----------------------------------------------------------------------------------
