@@ -23,12 +23,16 @@ import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
 from secure_bloom.arrow.dictionaries import compact_dictionaries
-from secure_bloom.arrow.encrypted_columns import check_encrypted, resolve_columns
+from secure_bloom.arrow.encrypted_columns import (
+    check_encrypted,
+    columns_apart_from_footer,
+    resolve_columns,
+)
 from secure_bloom.arrow.encryption import file_encryption
 from secure_bloom.arrow.leaves import decode_half_dictionaries, without_half_dictionaries
 from secure_bloom.arrow.masking import check_writable
 from secure_bloom.arrow.row_groups import row_groups
-from secure_bloom.arrow.schema import parquet_leaves
+from secure_bloom.arrow.schema import parquet_leaves, without_categories
 from secure_bloom.arrow.sink import Sink
 from secure_bloom.arrow.streams import ArrowData, open_stream
 from secure_bloom.arrow.table_filters import build_filters, num_values, plan_filters
@@ -254,7 +258,8 @@ class ParquetWriter(Summarized):
         # Buffered in C++: each call of a sink in Python takes longer than writing a small page.
         self._stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _BUFFER)
         try:
-            plain = without_half_dictionaries(schema)
+            plain = without_categories(without_half_dictionaries(schema),
+                                       columns_apart_from_footer(self._asked, leaves))
             metadata = views_metadata(plain) if writer_options.get("store_schema", True) else None
             if metadata is not None:
                 writer_options = {**writer_options, "store_schema": False}

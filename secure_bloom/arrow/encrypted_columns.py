@@ -86,6 +86,18 @@ def _alone(columns: list[LeafColumn], by_prefix: dict[str, list[LeafColumn]], pa
     return path
 
 
+def columns_apart_from_footer(encryption: Encryption | None, columns: list[LeafColumn]) -> set[str]:
+    """Return the names of columns with a leaf that not everyone who reads the footer may read.
+
+    ``encryption`` is as :func:`resolve_columns` returns it, and ``columns`` are all leaves.
+    """
+    if not isinstance(encryption, EncryptionConfiguration):
+        return {column.parts[0] for column in columns} \
+            if encryption is not None and encryption.plaintext_footer else set()
+    paths = {path for named in (encryption.column_keys or {}).values() for path in named}
+    return {column.parts[0] for column in columns if paths & {column.path, column.parts[0]}}
+
+
 def check_encrypted(encryption: Encryption | None, footer: Footer) -> None:
     """Check in pyarrow's footer that every column for which encryption was requested is encrypted.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -20,21 +20,47 @@ METADATA_OF_TYPES = frozenset({b"PARQUET:field_id", b"ARROW:extension:name",
                                b"ARROW:extension:metadata"})
 
 
+#: how the keys begin under which Polars stores all categories of an Enum
+_CATEGORIES = b"_PL_ENUM_VALUES"
+
+
 def without_values(field: pa.Field) -> pa.Field:
     """Return a field without metadata that may have values of rows, at every depth.
 
     Polars stores all categories of an Enum there.
     """
-    kept = {key: value for key, value in (field.metadata or {}).items()
-            if key in METADATA_OF_TYPES}
-    return field.with_type(_without_values(field.type)).with_metadata(kept or None)
+    return _with_metadata(field, METADATA_OF_TYPES.__contains__)
 
 
-def _without_values(t: pa.DataType) -> pa.DataType:
-    if isinstance(t, pa.BaseExtensionType) or not (
-            pa.types.is_struct(t) or pa.types.is_map(t) or is_list(t)):
-        return t
-    return with_fields(t, [without_values(t.field(number)) for number in range(t.num_fields)])
+def without_categories(schema: pa.Schema, columns: Collection[str]) -> pa.Schema:
+    """Return a schema without metadata that has all categories of one of these columns."""
+    return pa.schema([_with_metadata(field, lambda key: not key.startswith(_CATEGORIES))
+                      if field.name in columns and any(leaf_categories(field)) else field
+                      for field in schema], schema.metadata)
+
+
+def leaf_categories(field: pa.Field) -> list[bool]:
+    """Return for each leaf column of a field whether metadata has all its categories."""
+    has_own = any(key.startswith(_CATEGORIES) for key in field.metadata or {})
+    t = field.type.storage_type if isinstance(field.type, pa.BaseExtensionType) else field.type
+    if not _is_nested(t):
+        return [has_own]
+    return [has_own or one for number in range(t.num_fields)
+            for one in leaf_categories(t.field(number))]
+
+
+def _with_metadata(field: pa.Field, stays: Callable[[bytes], bool]) -> pa.Field:
+    kept = {key: value for key, value in (field.metadata or {}).items() if stays(key)}
+    t = field.type
+    if _is_nested(t):
+        t = with_fields(t, [_with_metadata(t.field(number), stays)
+                            for number in range(t.num_fields)])
+    return field.with_type(t).with_metadata(kept or None)
+
+
+def _is_nested(t: pa.DataType) -> bool:
+    return not isinstance(t, pa.BaseExtensionType) and (
+        pa.types.is_struct(t) or pa.types.is_map(t) or is_list(t))
 
 
 @lru_cache(maxsize=8)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
 
+from secure_bloom.arrow.schema import leaf_categories
 from secure_bloom.auditing.evidence import Evidence, Recognition, Traces, fill
 from secure_bloom.auditing.result import (
     ENCRYPTED_FOOTER,
@@ -92,6 +94,16 @@ class OpenFileAudit:
         if self._scan:
             self._find_traces()
 
+    @cached_property
+    def with_categories(self) -> set[int]:
+        """The ordinals of the columns whose categories the Arrow schema in the footer has."""
+        try:
+            fields = list(self._file.schema)
+        except (FileError, UnsupportedError):
+            return set()  # nor can anyone else read it with pyarrow
+        found = [one for field in fields for one in leaf_categories(field)]
+        return {ordinal for ordinal, has in enumerate(found) if has}
+
     def _find_traces(self) -> None:
         known: set[int] = set()
         for chunk in self._footer.column_chunks():
@@ -173,6 +185,7 @@ class _ColumnAudit:
         self._report_leaks()
         self._report_guessed()
         self._check_statistics(encrypted)
+        self._check_metadata(encrypted)
         if self._rates:
             result.fill, result.fpp = float(np.mean(self._fills)), float(np.mean(self._rates))
         if self._hidden:
@@ -319,6 +332,16 @@ class _ColumnAudit:
             self._find("statistics", "the column is encrypted, but the minimum and maximum values "
                                      "of its pages are stored in a column index that is not",
                        _REWRITE, indexed)
+
+    def _check_metadata(self, encrypted: list[ColumnChunk]) -> None:
+        footer = self._audit._footer
+        apart = [chunk for chunk in encrypted
+                 if not (footer.has_encrypted_footer and chunk.encryption == "footer key")]
+        if apart and self._leaf.ordinal in self._audit.with_categories:
+            who = "anyone with the footer key" if footer.has_encrypted_footer else "anyone"
+            self._find("metadata", f"the column is encrypted, but {who} can read the categories of "
+                                   "its Polars Enum in the footer: all values that it may have",
+                       _REWRITE)
 
     def _remedy(self, chunks: list[ColumnChunk]) -> str:
         """Return what removes statistics of encrypted columns from the footer."""

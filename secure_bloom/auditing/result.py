@@ -17,6 +17,8 @@ KINDS = {
     "master-key": ("error", "A column or footer under another master key than the policy "
                             "requires"),
     "statistics": ("error", "Statistics of an encrypted column can be read without its key"),
+    "metadata": ("error", "Values of an encrypted column in metadata that can be read without its "
+                          "key"),
     "plaintext-footer": ("error", "A footer that is not encrypted, although the policy requires "
                                   "it"),
     "algorithm": ("error", "Pages that are not authenticated, although the policy requires it"),
