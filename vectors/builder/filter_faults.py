@@ -218,11 +218,6 @@ def _headers() -> Iterator[Fault]:
         yield Fault(f"header-{name}", text,
                     "stored" if name in ("cut", "without-end") else modes, says(plaintext),
                     outcome="malformed")
-    long = HEADER[:-1] + b"\x48\x80\x10" + bytes(2048) + b"\0"  # field 8, binary
-    yield Fault("header-with-2048-unknown-bytes", "the header has an unknown field of 2,048 "
-                "bytes, which is valid, but no header needs as many", "signed plain",
-                lambda good: good.with_part(SSN, "header", good.sealed(SSN, "header", long)),
-                outcome="unsupported")
     yield Fault("header-claims-less", "the header claims 32 bytes, the bitset has 64",
                 "columns stored", says(header(32)), outcome="malformed")
     yield Fault("header-empty", "the header module has an empty plaintext",
