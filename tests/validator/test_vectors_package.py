@@ -54,8 +54,8 @@ def test_the_reader_returns_what_the_validator_reads(layer):
 
 def test_the_reader_knows_all_layers():
     assert list(vectors.LAYERS) == list(LAYERS)
-    with pytest.raises(ValueError, match=r"'footers'.*xxh64"):
-        vectors.cases("footers")
+    with pytest.raises(ValueError, match=r"'headings'.*xxh64"):
+        vectors.cases("headings")
 
 
 def test_the_differences_are_about_cases():

@@ -79,7 +79,8 @@ def _malformed() -> dict:
     bad = {f"cut_after_{size}": (whole[:size], f"{size} of {len(whole)} bytes are present")
            for size in range(len(whole))}
     for num_bytes, what in ((0, "no bytes"), (-1, "a negative number of bytes"),
-                            (-32, "a negative number of bytes"), (-2**31, "the smallest number")):
+                            *((size, "a negative number of bytes") for size in (-32, -64, -1024)),
+                            (-2**31, "the smallest number")):
         bad[f"claims_{num_bytes}"] = (header(num_bytes), f"claims a bitset of {what}")
     bad["claims_more_than_an_i32"] = (header(2**31 + 32), "claims more than an i32 can hold")
     bad["no_num_bytes"] = (b"\x2c\x1c\0\0" + _UNION * 2 + b"\0", "numBytes is missing")
