@@ -16,6 +16,8 @@ from secure_bloom.arrow import masking
 from secure_bloom.keys import CachedKms, Keyring, VaultKms
 from secure_bloom.keys.kek import KeyEncryptionKey
 from secure_bloom.keys.master_key_check import MasterKeyCheck
+from secure_bloom.parquet import thrift
+from secure_bloom.parquet.thrift import Struct
 from secure_bloom.sbbf import kernel_choice
 
 TEXT = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
@@ -66,6 +68,15 @@ def tampered(_):
 def without_the_column_key(_):
     Keyring("keyring.json").subset("analyst.json", ["footer"], passphrase=None)
     read("analyst.json")
+
+
+def encrypted_in_an_unknown_way(_):
+    file = secure_bloom.ParquetFile("people.parquet", "keyring.json")
+    chunk = file.footer.row_groups[0][0]
+    chunk.to_change().set(8, thrift.STRUCT, Struct([[3, thrift.STRUCT, Struct()]]))
+    data = Path("people.parquet").read_bytes()[:file.footer.start] + file.footer.to_bytes()
+    Path("people.parquet").write_bytes(data)
+    read()
 
 
 def masked(monkeypatch):
@@ -189,6 +200,7 @@ def not_as_requested(_):
 
 CAUSES = {
     "KeyNotFoundError": without_the_column_key,
+    "UnknownEncryptionError": encrypted_in_an_unknown_way,
     "KeyAccessError": no_token,
     "KeyUnwrapError": other_keys,
     "KmsUnavailableError": no_response,

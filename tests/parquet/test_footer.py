@@ -17,6 +17,7 @@ from secure_bloom.errors import (
     FormatError,
     KeyNotFoundError,
     SecureBloomError,
+    UnknownEncryptionError,
     UnsupportedError,
 )
 from secure_bloom.keys import ExplicitKeys
@@ -446,14 +447,21 @@ def test_an_unknown_algorithm():
 def test_malformed_crypto_metadata_of_a_column(crypto):
     metadata = plain_metadata()
     metadata.get(4)[0].get(1)[0].set(8, STRUCT, crypto)
-    refused(metadata, FormatError, row_group=0, column="a")
+    encrypted_in_an_unknown_way(metadata)
+
+
+def encrypted_in_an_unknown_way(metadata):
+    chunk = Footer(thrift.encode(metadata), b"PAR1").row_groups[0][0]
+    with pytest.raises(UnknownEncryptionError) as error:
+        _ = chunk.cipher
+    assert (error.value.row_group, error.value.column) == (0, "a")
 
 
 def test_type_confusion_in_a_column_chunk():
     metadata = plain_metadata()
     chunk = metadata.get(4)[0].get(1)[0]
     chunk.set(8, STRUCT, Struct([[2, I32, b"\x02"]]))
-    refused(metadata, FormatError, row_group=0, column="a")
+    encrypted_in_an_unknown_way(metadata)
     chunk.set(8, STRUCT, Struct([[2, STRUCT, Struct()]]))
     chunk.set(3, I32, b"\x02")
     chunk.set_binary(9, b"module")
