@@ -32,13 +32,18 @@ def summaries_of(filesystem: pa_fs.FileSystem, path: str) -> list[str]:
         found = [posixpath.join(path, one)
                  for one in summaries_among(files_below(filesystem, path))]
         folder = path.rstrip("/")
-        if folder == table_of(folder):
+        if not _is_partition(folder):
             return found
         folder = posixpath.dirname(folder)
     folders = [folder]
-    while folder != table_of(folder):
+    while _is_partition(folder):
         folder = posixpath.dirname(folder)
         folders.append(folder)
     above = filesystem.get_file_info([posixpath.join(one, name) for one in folders
                                       for name in SUMMARY_NAMES])
     return found + [info.path for info in above if info.is_file]
+
+
+def _is_partition(folder: str) -> bool:
+    """Whether a folder is part of a table above it."""
+    return folder not in ("", "/") and folder != table_of(folder)
