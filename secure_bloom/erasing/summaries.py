@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import posixpath
+
 import pyarrow.fs as pa_fs
 
 from secure_bloom.erasing.user_metadata import metadata_with_values
 from secure_bloom.errors import SecureBloomError
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.reader import ParquetFile
+from secure_bloom.storage.inside import check_inside, delete_file
 from secure_bloom.storage.local_files import remove_checksum
 from secure_bloom.storage.summary_files import summaries_of
+from secure_bloom.storage.visibility import table_of
 
 
 def summaries_with_values(filesystem: pa_fs.FileSystem, path: str) -> list[str]:
@@ -21,12 +25,19 @@ def summaries_with_values(filesystem: pa_fs.FileSystem, path: str) -> list[str]:
 
 
 def remove_summaries(filesystem: pa_fs.FileSystem, path: str) -> list[str]:
-    """Remove these files; readers find what they say in the data files. Returns their paths."""
+    """Remove these files; readers find what they say in the data files. Returns their paths.
+
+    Raises UnsupportedError, and removes none, if a link leads to one outside of the table.
+    """
     found = summaries_with_values(filesystem, path)
+    is_folder = filesystem.get_file_info(path).type == pa_fs.FileType.Directory
+    table = table_of(path if is_folder else posixpath.dirname(path))
+    for one in found:
+        check_inside(filesystem, table, posixpath.dirname(one))
     for one in found:
         if filesystem.type_name == "local":
             remove_checksum(one)
-        filesystem.delete_file(one)
+        delete_file(filesystem, table, one)
     return found
 
 

@@ -98,3 +98,19 @@ def test_names_of_folders_are_out_of_reach(tmp_path):
         "the names of 1 folder have a value that was erased: rename or delete them",
         "the names of 1 folder of partition columns, which have no rows left: rename or delete "
         "them"]
+
+
+@pytest.mark.parametrize("erased", ["lake", "lake/day=1", "lake/day=1/a.parquet"])
+def test_no_summary_is_removed_outside_of_the_table(tmp_path, erased):
+    write_people(tmp_path / "lake" / "day=1" / "a.parquet", range(8))
+    precious = tmp_path / "precious" / "_metadata"
+    precious.parent.mkdir()
+    precious.touch()
+    (tmp_path / "lake" / "_metadata").symlink_to(precious)  # of a link, the link is removed
+    erase(tmp_path / erased, "ssn", ssn(3), KMS, max_share=1)
+    assert not (tmp_path / "lake" / "_metadata").is_symlink()
+    (tmp_path / "lake" / "day=1" / "link").symlink_to(precious.parent)
+    if not erased.endswith(".parquet"):
+        with pytest.raises(UnsupportedError, match="a link leads from here out of the table"):
+            erase(tmp_path / erased, "ssn", ssn(4), KMS, max_share=1)
+    assert precious.exists()
