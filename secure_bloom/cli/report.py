@@ -338,10 +338,7 @@ def render_erasure(result: EraseResult) -> str:
         by = ", ".join(f"{name.replace('_', ' ')} {number:,}"
                        for name, number in vars(absence.files).items() if number)
         lines.append(f"verified absent, files by: {by or 'none'}" if result.is_complete else
-                     f"{count(absence.found_rows, 'row')} with these values were written "
-                     "meanwhile, and "
-                     f"{count(absence.found_dictionaries, 'row group')} with these values in a "
-                     "dictionary: run it again")
+                     f"written meanwhile with these values: {absence.found}. Run it again")
     if result.indexes:
         lines.append(f"indexes brought up to date: {names(result.indexes)}")
     if result.summaries:

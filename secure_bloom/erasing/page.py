@@ -37,9 +37,11 @@ def _verdict(result: EraseResult) -> str:
     if result.dry_run:
         state, text = "unknown", f"Nothing was changed: {rows} would be erased."
     elif result.is_complete:
-        state, text = "protected", f"{rows} were erased. No row has one of the values any more, " \
-            f"and no dictionary: {count(result.dictionaries, 'more row group')} written again " \
-            "because of dictionaries."
+        state, text = "protected", f"{rows} were erased. No row and no dictionary has one of the " \
+            "values any more."
+        if result.dictionaries:
+            text += " Written again because of a dictionary: " \
+                f"{count(result.dictionaries, 'more row group')}."
     else:
         state, text = "leaking", f"{rows} were erased, but there are new rows, or dictionaries, " \
             "with these values: run it again."

@@ -86,6 +86,13 @@ class Absence:
     dictionaries: int = 0
     found_dictionaries: int = 0
 
+    @property
+    def found(self) -> str:
+        """What still has one of the values, for people; empty if nothing has."""
+        return ", ".join([count(self.found_rows, "row")] * bool(self.found_rows) + [
+            f"{count(self.found_dictionaries, 'row group')} (in a dictionary)"]
+            * bool(self.found_dictionaries))
+
 
 @dataclass(repr=False)
 class EraseResult(Summarized):

@@ -99,4 +99,5 @@ def test_encrypted_metadata_of_a_plaintext_column(tmp_path):
 def test_names_that_are_no_text(tmp_path):
     path = tmp_path / "a.parquet"
     path.write_bytes(PLAIN.replace(b"number", b"num\x80er"))
-    assert "pyarrow cannot read the footer" in attach(path, {"ssn": True}, replace=True).failed[str(path)]
+    failed = attach(path, {"ssn": True}, replace=True).failed
+    assert "pyarrow cannot read the footer" in failed[str(path)]

@@ -1,4 +1,4 @@
-"""Who may write to a table, but has no key of its columns, cannot make a reader wrong."""
+"""A user who can write to a table, but has no key of its columns, makes no reader wrong."""
 
 from __future__ import annotations
 
@@ -107,5 +107,5 @@ def _random_game(case: Case, table: Table, judge: Judge, outside: Path) -> Game:
                 Question.random(table, case.random, [*PERSONS, STRANGER]), outside)
 
 
-CHECK = Check("adversary", "who may write to a table, but has no key of its columns, cannot make a "
-              "reader wrong", "games", 10**5, _try)
+CHECK = Check("adversary", "a user who can write to a table, but has no key of its columns, cannot "
+              "make readers return wrong rows", "games", 10**5, _try)
