@@ -7,7 +7,6 @@ checkpoints are Parquet files or JSON. See https://github.com/delta-io/delta/blo
 from __future__ import annotations
 
 import io
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -18,12 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pa_fs
 
-from secure_bloom.auditing.log_texts import Mentions, texts_with_literals
-from secure_bloom.errors import FormatError
+from secure_bloom.auditing.log_texts import Mentions, parse_text, texts_with_literals
+from secure_bloom.errors import FormatError, error_location
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.parquet.footer import MAGIC_ENCRYPTED
 from secure_bloom.reader import ParquetFile
+from secure_bloom.storage.small_files import parse_json
 from secure_bloom.storage.versions import open_stream
 
 LOG = "_delta_log"
@@ -33,6 +33,7 @@ BOUNDS, PARTITIONS, CONDITIONS, TEXTS = "minimum and maximum", "partition values
 _VERSION = re.compile(r"(\d{20})\.(?:json"
                       r"|(checkpoint)(?:\.\d{10}\.(\d{10})|(\.[^.]+))?\.(?:parquet|json))")
 _MAX_LINE = 32 * 1024 * 1024  #: a line of JSON is one action, or the checksum of one version
+_MAX_VALUES = 500_000, 4_000_000  # lists and objects of a line, and commas, also in its texts
 _BATCH_ROWS = 1024
 _ACTIONS = ("add", "remove", "cdc")
 _STATS = (("minValues",), ("maxValues",))
@@ -92,8 +93,9 @@ def read_log_file(filesystem: pa_fs.FileSystem, path: str, keys: Keys,
     actions = _of_checkpoint(found, filesystem, path, keys) if path.endswith(".parquet") \
         else _of_json(filesystem, path)
     try:
-        for action in actions:
-            _note(found, action, mentions)
+        with error_location(file=path):
+            for action in actions:
+                _note(found, action, mentions)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, pa.ArrowException):
         raise FormatError("this is not a log of Delta Lake", file=path) from None
     return found
@@ -138,7 +140,7 @@ def _of_json(filesystem: pa_fs.FileSystem, path: str) -> Iterator[dict[str, Any]
                 raise FormatError(f"a line has more than {_MAX_LINE:,} bytes", file=path)
             if line.strip():
                 try:
-                    yield json.loads(line)
+                    yield parse_json(line, *_MAX_VALUES)
                 except (ValueError, RecursionError):
                     raise FormatError("a line is not valid JSON", file=path) from None
 
@@ -185,7 +187,7 @@ def _note(found: LogFile, action: dict[str, Any], mentions: Mentions) -> None:
         _note_file(found, file)
     for metadata in (action.get(_SCHEMA[0]), action.get("metadata")):  # of a version checksum
         if metadata and metadata.get(_SCHEMA[1]) is not None:
-            schema = json.loads(metadata[_SCHEMA[1]])
+            schema = parse_text(metadata[_SCHEMA[1]])
             found.columns.update(_columns(schema))
             _note_texts(found, schema, mentions)
     dict((action.get("commitInfo") or {}).get("operationParameters") or {})  # raises if it is none
@@ -211,7 +213,7 @@ def _columns(struct: dict[str, Any], physical: str = "",
 
 
 def _note_file(found: LogFile, file: dict[str, Any]) -> None:
-    stats = json.loads(file.get("stats") or "{}")
+    stats = parse_text(file.get("stats") or "{}")
     for [name] in _STATS:
         found.values.update((BOUNDS, column) for column in _leaves(stats.get(name) or {}))
     partitions = file.get("partitionValues") or {}

@@ -7,7 +7,6 @@ https://iceberg.apache.org/spec/ and https://iceberg.apache.org/puffin-spec/
 
 from __future__ import annotations
 
-import json
 import re
 import struct
 from collections.abc import Iterable, Iterator
@@ -21,13 +20,14 @@ from secure_bloom.errors import FormatError, UnsupportedError, error_location
 from secure_bloom.keys.iceberg import MASTER_KEY
 from secure_bloom.storage import avro
 from secure_bloom.storage.iceberg_metadata import MAX_SIZE, not_metadata, parse_metadata
-from secure_bloom.storage.small_files import read_small
+from secure_bloom.storage.small_files import parse_json, read_small
 from secure_bloom.storage.versions import open_stream
 
 BOUNDS, SKETCHES, KEYS, TEXTS = "bounds", "sketches", "keys", "texts"
 
 _PUFFIN = b"PFA1"
 _PUFFIN_TAIL = struct.Struct("<iI4s")  # size of the footer, flags, magic
+_MAX_FOOTER = 100_000, 1_000_000  # lists and objects of a Puffin file's footer, and commas
 _THETA = "apache-datasketches-theta-v1"
 #: ids of the fields of a manifest; those of the keys of bounds, which are maps, are one higher
 _DATA_FILE, _BOUNDS = 2, (125, 128)
@@ -201,7 +201,7 @@ def _of_statistics(data: bytes) -> MetadataFile:
         raise UnsupportedError("the footer of this statistics file is compressed, so it was not "
                                "searched")
     end = len(data) - _PUFFIN_TAIL.size
-    footer = json.loads(data[max(end - size, 0):end])
+    footer = parse_json(data[max(end - size, 0):end], *_MAX_FOOTER)
     return MetadataFile({(SKETCHES, id_) for blob in footer["blobs"] if blob["type"] == _THETA
                          for id_ in blob["fields"]})
 

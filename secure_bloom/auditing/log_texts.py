@@ -6,10 +6,11 @@ the name of the column, or if the name of the column is the key of a value.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Container, Iterable, Iterator
 from typing import Any, NamedTuple
+
+from secure_bloom.storage.small_files import parse_json
 
 _ATTRIBUTE = re.compile(r"(?<![\w.])[\w.]+#\d+L?")  # Spark's name of a column in a condition
 _NO_LITERALS = re.compile(r"\b(?:and|or|not|in|is|null|isnull|isnotnull|true|false)\b", re.I)
@@ -26,6 +27,7 @@ _DEFAULTS = ("CURRENT_DEFAULT", "EXISTS_DEFAULT", "initial-default", "write-defa
              "delta.generationExpression")
 _MAX_DEPTH = 8  # of JSON in texts of JSON
 _MAX_FIELDS = 100  # around each other
+_MAX_VALUES = 200_000, 2_000_000  # lists and objects of a text, and commas
 
 
 class Text(NamedTuple):
@@ -129,11 +131,16 @@ def _default_values(field: dict[str, Any], names: tuple[str, ...]) -> Iterator[T
             yield Text("", names, False)
 
 
+def parse_text(text: str) -> Any:
+    """Parse a text of JSON within a log; see :func:`.parse_json`."""
+    return parse_json(text.encode("utf-8", "surrogatepass"), *_MAX_VALUES)
+
+
 def _parsed(text: str) -> dict[str, Any] | list[Any] | None:
     if text[:1] not in ("{", "["):
         return None
     try:
-        found = json.loads(text)
+        found = parse_text(text)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict | list) else None

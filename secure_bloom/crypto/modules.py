@@ -127,7 +127,7 @@ class ModuleCipher:
         module = self._seal(footer, aad, nonce)
         return module[LENGTH_SIZE:LENGTH_SIZE + NONCE_SIZE] + module[-TAG_SIZE:]
 
-    def verify(self, footer: bytes, signature: bytes, aad: bytes) -> None:
+    def verify(self, footer: Bytes, signature: bytes, aad: bytes) -> None:
         """Check the signature of a plaintext footer.
 
         Raises

@@ -6,7 +6,6 @@ the file has. See https://avro.apache.org/docs/1.12.0/specification/
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
@@ -14,11 +13,15 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from secure_bloom.errors import UnsupportedError
+from secure_bloom.storage.small_files import parse_json
 
 MAGIC = b"Obj\x01"
 _LONGEST_VARINT = 10  # bytes
 _SYNC_SIZE = 16
 _MAX_BLOCK = 64 * 1024 * 1024  #: bytes of a decompressed block; writers make them 1,000 times less
+_MAX_RATIO, _FREE = 200, 4 * 1024 * 1024  # bytes of a decompressed file by those of the file
+_MAX_VALUES = 500_000  #: in one record: Iceberg has some 20 for each column
+_MAX_SCHEMA = 20_000, 200_000  # lists and objects, and commas
 
 
 class Decoder:
@@ -26,6 +29,7 @@ class Decoder:
 
     def __init__(self, data: bytes):
         self._data, self.position = bytes(data), 0
+        self._values_left = _MAX_VALUES
 
     def has_more(self) -> bool:
         """Whether there are more bytes."""
@@ -64,12 +68,24 @@ class Decoder:
         taken, self.position = self._data[self.position:end], end
         return taken
 
+    def record(self, read: _Reader) -> Any:
+        """Read a record that is in no other one, and count its values anew."""
+        self._values_left = _MAX_VALUES
+        return read(self)
+
+    def count(self, number: int) -> None:
+        """Count values before they are read: each takes far more memory than bytes."""
+        self._values_left -= number
+        if self._values_left < 0:
+            raise ValueError("a record has too many values")
+
     def items(self, read: _Reader) -> list[Any]:
         """Read the items of an array, or of a map."""
         found: list[Any] = []
         while (number := self.long()) != 0:
             if number < 0:
                 self.long()  # the size of these items in bytes
+            self.count(abs(number))
             found += self.several(read, abs(number))
         return found
 
@@ -106,10 +122,13 @@ def read_records(data: bytes) -> Iterator[dict[int, Any]]:
         raise ValueError("this is not an Avro file")
     header = dict(file.items(_entry(Decoder.binary)))
     codec, sync = header.get(b"avro.codec", b"null"), file.take(_SYNC_SIZE)
-    read = _reader(json.loads(header[b"avro.schema"]), {})
+    read = _reader(parse_json(header[b"avro.schema"], *_MAX_SCHEMA), {})
+    left = _FREE + _MAX_RATIO * len(data)
     while file.has_more():
-        number, block = file.long(), Decoder(_decompressed(file.binary(), codec))
-        yield from block.several(read, number)
+        number, content = file.long(), _decompressed(file.binary(), codec, min(left, _MAX_BLOCK))
+        left -= len(content)
+        block = Decoder(content)
+        yield from block.several(lambda data: data.record(read), number)
         if number < 0 or block.has_more() or file.take(_SYNC_SIZE) != sync:
             raise ValueError("a block has another length")
 
@@ -124,7 +143,7 @@ def _reader(schema: Any, names: dict[str, _Reader]) -> _Reader:
     kind = schema["type"]
     if kind == "record":
         fields: list[tuple[int, _Reader]] = []
-        names[schema["name"]] = lambda data: {id_: read(data) for id_, read in fields}
+        names[schema["name"]] = lambda data: _record(data, fields)
         fields += [(field.get("field-id"), _reader(field["type"], names))
                    for field in schema["fields"]]
         return names[schema["name"]]
@@ -139,20 +158,25 @@ def _reader(schema: Any, names: dict[str, _Reader]) -> _Reader:
     return _reader(kind, names)  # a primitive type with attributes
 
 
+def _record(data: Decoder, fields: list[tuple[int, _Reader]]) -> dict[int, Any]:
+    data.count(len(fields))
+    return {id_: read(data) for id_, read in fields}
+
+
 def _entry(read: _Reader) -> _Reader:
     return lambda data: (data.binary(), read(data))
 
 
-def _decompressed(block: bytes, codec: bytes) -> bytes:
+def _decompressed(block: bytes, codec: bytes, limit: int) -> bytes:
     if codec not in (b"null", b"deflate", b"zstandard"):
         raise UnsupportedError("the compression of this file is neither deflate nor zstandard")
     try:
         if codec == b"null":
             return block
-        found = zlib.decompressobj(-15).decompress(block, _MAX_BLOCK + 1) if codec == b"deflate" \
-            else pa.CompressedInputStream(pa.BufferReader(block), "zstd").read(_MAX_BLOCK + 1)
+        found = zlib.decompressobj(-15).decompress(block, limit + 1) if codec == b"deflate" \
+            else pa.CompressedInputStream(pa.BufferReader(block), "zstd").read(limit + 1)
     except (zlib.error, OSError):
         raise ValueError("a block cannot be decompressed") from None
-    if len(found) > _MAX_BLOCK:
+    if len(found) > limit:
         raise ValueError("a block is too long")
     return found

@@ -56,8 +56,8 @@ def test_categories_of_encrypted_columns_are_not_in_the_footer(tmp_path, plainte
 def test_categories_stay_where_the_key_of_the_column_is_that_of_the_footer():
     for plaintext_footer in (True, False):
         sink = io.BytesIO()
-        write_table(FRAME, sink,
-                    encryption=UniformKey(b"k" * 16, plaintext_footer=plaintext_footer))
+        encryption = UniformKey(b"k" * 16, plaintext_footer=plaintext_footer)
+        write_table(FRAME, sink, encryption=encryption)
         assert b"secret" not in all_bytes(sink.getvalue())
         metadata = ParquetFile(sink.getvalue(), UNIFORM).schema.field("doctor").metadata
         assert (metadata is None) == plaintext_footer

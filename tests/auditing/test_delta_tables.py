@@ -322,6 +322,19 @@ def test_a_log_that_is_none_is_a_finding(tmp_path, content):
     assert "x" * 99 not in finding.message
 
 
+@pytest.mark.parametrize("content", [
+    b'{"commitInfo": {"x": [' + b"[]," * 500_000 + b"[]]}}",
+    b'{"add": {"path": "a.parquet", "stats": "{\\"minValues\\": {\\"a\\": ['
+    + b"\\u005b]," * 200_000 + b'[]]}}"}}'], ids=["a line", "a text in a line"])
+def test_a_log_with_more_values_than_any_table_has_is_not_parsed(tmp_path, content):
+    """Each takes far more memory than bytes. A text may spell brackets in another way."""
+    put(tmp_path, "a.parquet", **ENCRYPTED)
+    commit(tmp_path, 0).write_bytes(content)
+    [finding] = audit(tmp_path, KMS).findings
+    assert finding.kind == "damaged" and finding.file.endswith(f"{0:020}.json")
+    assert "too many values" in finding.message
+
+
 def test_a_checkpoint_that_is_none_is_a_finding(tmp_path):
     put(tmp_path, "a.parquet", **ENCRYPTED)
     commit(tmp_path, 0, added("a.parquet"))

@@ -347,6 +347,29 @@ def test_a_hostile_metadata_file_is_damaged(table, content):
     assert finding.file == str(path)
 
 
+def test_a_file_with_more_values_than_any_table_has_is_not_parsed(table):
+    """Each value takes far more memory than bytes, and the more so in compressed files."""
+    many = b"[" + b"[]," * 500_000 + b"[]]"
+    footer = b'{"blobs":' + many + b"}"
+    record = {"type": "record", "name": "r", "fields": [field("x", 7, {
+        "type": "array", "items": "boolean"})]}
+    values = long(500_001) + bytes(500_001) + long(0)
+    contents = {
+        "99998-x.metadata.json": b'{"a":' + many + b"}",
+        "99999-x.gz.metadata.json": gzip.compress(b'{"a":' + many + b"}"),
+        "9.stats": b"PFA1" + footer + len(footer).to_bytes(4, "little") + bytes(4) + b"PFA1",
+        "9-m0.avro": avro_file(record, (1, values))}
+    for name, content in contents.items():
+        path = folder(table) / "metadata" / name
+        path.write_bytes(content)
+        [finding] = [one for one in audit(folder(table), policy=POLICY).findings
+                     if one.kind == "damaged"]
+        assert finding.file == str(path)
+        assert ("not a manifest" if name.endswith("avro") else "too many values") \
+            in finding.message
+        path.unlink()
+
+
 def test_each_of_many_tables_has_its_own_metadata():
     found = [path for number in range(2000) for path in (
         f"t{number}/metadata/v1.metadata.json", f"t{number}/metadata/m.avro",

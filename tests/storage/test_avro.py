@@ -78,6 +78,35 @@ def test_a_block_that_becomes_too_long_is_not_cut_off(monkeypatch, codec):
                 list(read_records(data))
 
 
+def deflated(data: bytes) -> bytes:
+    return zlib.compress(data, wbits=-15)
+
+
+@pytest.mark.parametrize("fields", [1, 20])
+def test_the_values_of_a_record_are_limited_but_not_those_of_a_file(fields):
+    """Also those without bytes, such as nulls."""
+    inner = record(*["boolean", *["null"] * (fields - 1)], name="i")
+    schema = record({"type": "array", "items": inner})
+    most = avro._MAX_VALUES // (fields + 1) - 1
+    for number, is_good in ((most, True), (most + 2, False)):
+        values = long(number) + bytes(number) + long(0)
+        data = avro_file(schema, (3, values * 3))
+        if is_good:
+            assert [len(one[0]) for one in read_records(data)] == [number] * 3
+        else:
+            with pytest.raises(ValueError, match="too many values"):
+                next(read_records(data))
+
+
+def test_a_small_file_does_not_become_a_large_one():
+    """Deflate makes a byte of 1,000 zeros; manifests become at most 50 times smaller."""
+    blocks = [(1 << 20, deflated(bytes(1 << 20)))] * 6
+    with pytest.raises(ValueError, match="too long"):
+        list(read_records(avro_file(record("boolean"), *blocks, codec=b"deflate")))
+    assert sum(1 for _ in read_records(
+        avro_file(record("boolean"), *blocks[:4], codec=b"deflate"))) == 4 << 20
+
+
 def test_other_compression_is_unsupported():
     with pytest.raises(UnsupportedError, match="neither deflate nor zstandard"):
         list(read_records(avro_file(EMPTY, (1, b""), codec=b"snappy")))
