@@ -141,9 +141,9 @@ class AwsKms(KmsClient):
             allowed = [self._own_account.get(lambda: self._find_account(where))]
         if arn[1] not in allowed:
             raise KeyAccessError(
-                f"{where}: it is of account {arn[1]}, whose keys are not accepted, because whoever "
-                "wrote the file could choose it; if you trust that account, specify accounts= "
-                "(awskms:?accounts=...)")
+                f"{where}: it belongs to account {arn[1]}, whose keys are not accepted, because "
+                "whoever wrote the file could choose it; if you trust that account, specify "
+                "accounts= (awskms:?accounts=...)")
 
     def _find_account(self, where: str) -> str:
         try:

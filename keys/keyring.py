@@ -84,6 +84,7 @@ class Keyring(InMemoryKms):
     def _create(cls, path: str | os.PathLike[str], content: Content,
                 passphrase: str | Callable[[], str] | None) -> Keyring:
         path = Path(path)
+        keyring_file.check_folder(path)
         if callable(passphrase):
             passphrase = _checked(passphrase())
         sealing = _derived(passphrase, stacklevel=4)

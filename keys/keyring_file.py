@@ -150,8 +150,13 @@ def check_private(descriptor: int, path: Path, owner: int | None = None) -> None
             f"or, if you trust that user, specify owner={status.st_uid} "
             f"(keyring:PATH?owner={status.st_uid}, or Keyring(..., owner={status.st_uid}))",
             file=str(path))
+    check_folder(path)
+
+
+def check_folder(path: Path) -> None:
+    """Raise KeyringError if all users can replace a file, or could if it existed."""
     for folder in {os.path.dirname(os.path.abspath(path)), os.path.dirname(os.path.realpath(path))}:
-        mode = os.stat(folder).st_mode
+        mode = os.stat(folder).st_mode if os.path.isdir(folder) else 0
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:  # a link to any file of the user's
             raise KeyringError("all users can replace it, because they may write into its folder; "
                                f"run chmod o-w on {folder}", file=str(path))

@@ -149,8 +149,8 @@ class EncryptionRequirement:
                     break
                 if path not in required:
                     raise AuthenticationError(
-                        f"its name differs from {min(required)!r}, which must be encrypted, only "
-                        "in case, and SQL finds one for the other; if it is meant, too, require "
+                        f"its name differs only in case from {min(required)!r}, which must be "
+                        "encrypted, so SQL may read one for the other; if both are meant, require "
                         "both", column=leaf.path)
 
     def _at_or_below(self, name: str, columns: Iterable[LeafColumn]) -> list[LeafColumn]:

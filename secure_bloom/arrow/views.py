@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from secure_bloom.arrow.leaves import with_leaf_types, with_leaves
+from secure_bloom.arrow.leaves import contains, is_list_view, with_leaf_types, with_leaves
 from secure_bloom.sbbf.light_arrow import call, filter_rows
 
 
@@ -50,7 +50,7 @@ def _plain(array: pa.Array) -> pa.Array:
 
 def _own(array: pa.Array, t: pa.DataType) -> pa.Array:
     """Return a filtered array as a type, with views again, and without what no row has."""
-    if not (_has_view(t) or _has_list_view(t)):
+    if not (_has_view(t) or contains(t, is_list_view)):
         return array
     if isinstance(t, pa.BaseExtensionType):
         storage = array.storage if isinstance(array.type, pa.BaseExtensionType) else array
@@ -60,7 +60,7 @@ def _own(array: pa.Array, t: pa.DataType) -> pa.Array:
     if pa.types.is_struct(t):
         children = list(map(array.field, range(t.num_fields)))
     else:
-        array, children = _gathered(array) if _is_list_view(t) else (array, [array.values])
+        array, children = _gathered(array) if is_list_view(t) else (array, [array.values])
     children = [_own(child, t.field(number).type) for number, child in enumerate(children)]
     return pa.Array.from_buffers(t, len(array), array.buffers()[:t.num_buffers],
                                  offset=array.offset, children=children)
@@ -81,17 +81,6 @@ def _gathered(array: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
     buffers = [pa.py_buffer(np.packbits(valid, bitorder="little")) if array.null_count else None,
                pa.py_buffer(begins.astype(dtype)), pa.py_buffer(sizes)]
     return pa.Array.from_buffers(t, len(array), buffers, children=[values]), [values]
-
-
-def _is_list_view(t: pa.DataType) -> bool:
-    return pa.types.is_list_view(t) or pa.types.is_large_list_view(t)
-
-
-def _has_list_view(t: pa.DataType) -> bool:
-    if isinstance(t, pa.BaseExtensionType):
-        return _has_list_view(t.storage_type)
-    return _is_list_view(t) or (pa.types.is_nested(t) and any(
-        _has_list_view(t.field(number).type) for number in range(t.num_fields)))
 
 
 def without_nested_views(schema: pa.Schema) -> pa.Schema:

@@ -332,8 +332,9 @@ def render_erasure(result: EraseResult) -> str:
     if missing:
         lines.append(f"not found: {missing:,} of {count(len(result.values), 'value')}")
     if result.dictionaries:
-        lines.append(f"{count(result.dictionaries, 'more row group')} written again: a dictionary "
-                     "had values of these rows")
+        written = "to write" if result.dry_run else "written"
+        lines.append(f"{count(result.dictionaries, 'more row group')} {written} again: a "
+                     "dictionary has values of these rows")
     if (absence := result.absence) is not None:
         by = ", ".join(f"{name.replace('_', ' ')} {number:,}"
                        for name, number in vars(absence.files).items() if number)
@@ -342,7 +343,8 @@ def render_erasure(result: EraseResult) -> str:
     if result.indexes:
         lines.append(f"indexes brought up to date: {names(result.indexes)}")
     if result.summaries:
-        lines.append(f"summary files removed: {names(result.summaries)}")
+        removed = "to remove" if result.dry_run else "removed"
+        lines.append(f"summary files {removed}: {names(result.summaries)}")
     return "\n".join([*lines, *(f"out of reach: {one}" for one in result.out_of_reach)])
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Protocol, TypeAlias
 
 from secure_bloom.crypto.aad import ModuleType
-from secure_bloom.errors import FormatError, error_location
+from secure_bloom.errors import FormatError, UnsupportedError, error_location
 from secure_bloom.maintain.build import build_filter
 from secure_bloom.maintain.change import stored_filter
 from secure_bloom.parquet import thrift
@@ -82,9 +83,10 @@ class CopiedChunk:
             return []
         if self._is_as_it_was:
             return [self._filter]
-        with error_location(**self._place):
+        with error_location(**self._place), suppress(UnsupportedError):
             return copied_filter(self._file, *_range(self._filter), self._modules,
                                  self.chunk.modules)
+        return []  # a filter that cannot be used is left out
 
     def release(self) -> None:
         pass  # it has no rows
@@ -141,8 +143,10 @@ class WrittenChunk:
         self._column_index = self._read(new.column_index) if chunk.column_index else None
         self._offset_index = self._read(new.offset_index) if chunk.offset_index else None
         self._num_blocks = 0
-        if _filter_range(chunk, file) is not None and chunk.column.type.can_have_filter:
-            self._num_blocks = (read_header(file, chunk, file.footer.start) or 0) // BYTES_PER_BLOCK
+        if _filter_range(chunk, file) is not None and chunk.column.type.can_be_hashed:
+            with suppress(UnsupportedError):  # a filter that cannot be used is left out
+                size = read_header(file, chunk, file.footer.start) or 0
+                self._num_blocks = size // BYTES_PER_BLOCK
         self._start, self._stored = 0, StoredPages()
 
     def pages(self, start: int) -> Iterator[Part]:

@@ -23,7 +23,6 @@ from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.parquet.thrift import I32, I64, LIST, STRUCT, Struct
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.arrow_types import plain_type, storage_array
-from secure_bloom.sbbf.column_type import PHYSICAL_TYPES
 
 # Field ids of parquet.thrift that this module uses.
 _TYPE, _UNCOMPRESSED_SIZE, _COMPRESSED_SIZE, _DATA_HEADER = 1, 2, 3, 5  # PageHeader
@@ -119,7 +118,7 @@ def _as_file(page: DictionaryPage, chunk: ColumnChunk, schema_file: bytes) -> by
         (_DATA_HEADER, STRUCT, _struct((1, I32, page.num_values), (2, I32, _PLAIN),
                                        (3, I32, _RLE), (4, I32, _RLE)))))
     size = len(header) + len(page.body)
-    physical_type = PHYSICAL_TYPES.index(chunk.column.type.physical_type)
+    physical_type = chunk.column.type.number
     metadata = _struct((1, I32, physical_type), (5, I64, page.num_values),
                        (6, I64, len(header) + page.uncompressed_size), (7, I64, size),
                        (9, I64, len(MAGIC)))

@@ -82,6 +82,8 @@ class Erasure:
 
         Parameters and errors are those of :func:`secure_bloom.erase`.
         """
+        summaries: list[str] = []  # also those that were removed before a step was repeated
+
         def find_and_change() -> tuple[EraseResult, RemovedValues]:
             found = self.find(lambda done: advance(done / 4))
             self.erased = self.erased.in_char(found.char_lengths)
@@ -94,8 +96,9 @@ class Erasure:
                 result.out_of_reach += self._unsearched(found)
                 result.out_of_reach += self._beside(result.files)
             else:
-                result.files = self._change(found, result.summaries,
+                result.files = self._change(found, summaries,
                                             lambda done: advance(1 / 4 + done / 2))
+                result.summaries = summaries
             return result, removed
 
         def verify() -> Occurrences:
@@ -135,10 +138,11 @@ class Erasure:
         if not found.metadata:
             return []
         values = {str(value) for value in self.erased.values}
-        known = [name for name in sorted(found.metadata)
+        shown = [name for name in sorted(found.metadata)
                  if not any(value in name for value in values)]
+        named = names(shown, 10) if shown else "its names contain such values"
         return ["key-value metadata, which is kept and cannot be searched, in up to "
-                f"{count(max(found.metadata.values()), 'file')}: {names(known, 10)}"]
+                f"{count(max(found.metadata.values()), 'file')}: {named}"]
 
     def _beside(self, files: list[ErasedFile]) -> list[str]:
         """Return what is said of a folder besides its visible files."""
@@ -151,11 +155,11 @@ class Erasure:
                 advance: Callable[[float], None]) -> list[ErasedFile]:
         """Replace the files that have such rows; return what became of them.
 
-        Summary files are removed before that, once nothing else can fail: also if there is nothing
-        to replace, since they may have the values of files that were replaced by others.
+        Summary files are removed before the new files become visible: also if there is nothing to
+        replace, since they may have the values of files that were replaced by others.
         """
         def remove() -> None:
-            summaries[:] = remove_summaries(self.filesystem, self.path)
+            summaries.extend(remove_summaries(self.filesystem, self.path))
 
         if self.filesystem.type_name == "local":  # what was killed may have left rows, too
             remove_leftovers_of(self.filesystem, self.path,

@@ -44,7 +44,6 @@ def names_of_folders(filesystem: pa_fs.FileSystem, folder: str, erased: ErasedVa
             named += 1
         elif found and lost_all.issuperset(paths):
             empty += 1
-    return [f"the names of {count(number, 'folder')} {which}: rename or delete them"
-            for number, which in ((named, "have a value that was erased"),
-                                  (empty, "of partition columns, which have no rows left"))
-            if number]
+    return [f"{count(number, 'folder')} of partition columns {what}: rename or delete each"
+            for number, what in ((named, "with a value to erase in the name"),
+                                 (empty, "without any rows left")) if number]

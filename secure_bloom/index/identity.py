@@ -75,11 +75,10 @@ def _keys_of(file: ParquetFile, column: str) -> MasterKeys:
 
 
 def check_sample(index: ColumnIndex, paths: Collection[str], kms: CachedKms | NoKeys | None) \
-        -> bool:
+        -> None:
     """Check, with some of the files that an index covers, that it may be used for its column.
 
     They are opened once for each version of the index. ``paths`` are relative to the table.
-    Returns True.
 
     Raises
     ------
@@ -88,7 +87,7 @@ def check_sample(index: ColumnIndex, paths: Collection[str], kms: CachedKms | No
         encryption; or if none of the files can be opened to see that they do not.
     """
     if index.is_checked or not paths:
-        return True
+        return
     some = SystemRandom().sample(list(paths), min(_TRIES, len(paths)))
     can_be_opened, agreeing = False, 0
     while some and agreeing < _SAMPLE:
@@ -100,7 +99,6 @@ def check_sample(index: ColumnIndex, paths: Collection[str], kms: CachedKms | No
                                "to see that they do not encrypt the column",
                                file=index.folder.path, column=index.column)
     index.is_checked = True
-    return True
 
 
 def _has_values(index: ColumnIndex, path: str, kms: CachedKms | NoKeys | None) -> bool | None:

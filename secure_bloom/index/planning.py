@@ -178,8 +178,11 @@ class FolderIndexes:
 
     def check(self, index: ColumnIndex, coverage: Coverage) -> bool:
         """Whether an index may be used, according to some of the files that it covers."""
-        return self.opens_all or self.attempt(index.column, lambda: check_sample(
-            index, coverage.places.keys(), self._kms or NO_KEYS)) or False
+        def is_checked() -> bool:
+            check_sample(index, coverage.places.keys(), self._kms or NO_KEYS)
+            return True
+
+        return self.opens_all or self.attempt(index.column, is_checked) or False
 
     def identify(self, file: ParquetFile) -> Identity:
         """Return what an open file shows, to compare with :meth:`ListedIndexes.identity`."""

@@ -15,7 +15,7 @@ _STATISTICS, _GEOSPATIAL = 12, 17
 #: fields of ColumnMetaData that describe values, not where pages are and how to decode them
 _REVEALING = {
     8: "key-value metadata",
-    _STATISTICS: "counts of nulls and distinct values",
+    _STATISTICS: "statistics, such as counts of nulls",
     13: "numbers of pages by encoding",
     16: "size statistics (nulls, bytes of values, lengths of lists)",
     _GEOSPATIAL: "bounding boxes and kinds of shapes",
@@ -35,19 +35,20 @@ def revealed_fields(chunk: ColumnChunk) -> list[int]:
 
 def revealed(chunk: ColumnChunk) -> list[str]:
     """Return what these fields contain, in words."""
-    bounds = ["minimum and maximum values"] if has_readable_bounds(chunk) else []
+    bounds = ["minimum and maximum values"] if _bounds(chunk.exposed_metadata) else []
     return bounds + [_REVEALING[field] for field in revealed_fields(chunk)]
 
 
 def has_readable_bounds(chunk: ColumnChunk) -> bool:
     """Whether minimum and maximum of an encrypted column can be read without its key."""
     exposed = chunk.exposed_metadata
-    if exposed is None:
-        return False
-    raw = exposed.get(_STATISTICS)
+    return exposed is not None and (exposed.get(_GEOSPATIAL) is not None or _bounds(exposed))
+
+
+def _bounds(metadata: Struct | None) -> bool:
+    raw = None if metadata is None else metadata.get(_STATISTICS)
     found = thrift.decode(raw, {})[0] if isinstance(raw, bytes) else Struct()
-    return exposed.get(_GEOSPATIAL) is not None \
-        or any(found.get(field) is not None for field in _BOUNDS)
+    return any(found.get(field) is not None for field in _BOUNDS)
 
 
 def redact(chunk: ColumnChunk) -> None:

@@ -57,9 +57,14 @@ def warn_of_unused_rules(policy: Policy, leaves: Sequence[LeafColumn], where: st
         Columns whose values are part of paths.
     """
     unused = unused_rules(policy, leaves, partition_by)
+    warn_of([_listed(unused, leaves)] if unused else [], where)
+
+
+def warn_of(unused: Sequence[str], where: str) -> None:
+    """Warn of rules that match no column, given as they are to be shown."""
     if unused:
-        warn(PolicyWarning(f"{where}: no column matches {_listed(unused, leaves)} of the policy; "
-                           "correct the policy if a name is misspelt"))
+        warn(PolicyWarning(f"{where}: no column matches {', '.join(unused)} of the policy; correct "
+                           "the policy if a name is misspelt"))
 
 
 class RuleUsage:

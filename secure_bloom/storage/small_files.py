@@ -131,7 +131,7 @@ def check_names(names: Iterable[object]) -> None:
     """
     for name in names:
         if not isinstance(name, str):
-            raise ValueError("a path is not a text")
+            raise ValueError("a path is not text")
         if "\0" in name or not _is_utf8(name):
             raise ValueError("a path has characters that no file name has")
         if name.startswith("/") or ".." in name.split("/"):

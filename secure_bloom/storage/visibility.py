@@ -114,7 +114,7 @@ class CommitRecord:
                 raise ValueError("its stream is not a valid query id")
             if record.batch is not None \
                     and not (type(record.batch) is int and 0 <= record.batch < 2**63):
-                raise ValueError("its batch is not a number of a batch")
+                raise ValueError("its batch is not a valid batch number")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise FormatError(f"this commit record cannot be parsed ({error}); a newer "
                               "secure_bloom may have written it") from None

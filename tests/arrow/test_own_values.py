@@ -116,7 +116,8 @@ def test_some_rows_have_no_values_of_others(everything, way):
     for name in table.column_names:
         got, expected = found[name], pa.chunked_array([table[name].slice(row, 1).combine_chunks()
                                                        for row in rows])
-        assert got.type == expected.type, name
+        if "dictionary" not in name or way not in ("data set", "take"):  # values in lists there
+            assert got.type == expected.type, name
         if "dictionary" in name:
             assert got.to_pylist() == expected.to_pylist(), name
         else:

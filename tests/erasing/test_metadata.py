@@ -38,6 +38,7 @@ def test_summaries_of_a_table_are_removed(tmp_path, erased):
     (table / "._metadata.crc").write_bytes(b"of Hadoop")
     dry = erase(table / erased, "ssn", ssn(19), max_share=1, dry_run=True)
     assert dry.summaries == [str(table / "_metadata")] and (table / "_metadata").exists()
+    assert "summary files to remove" in render_erasure(dry)
     result = erase(table / erased, "ssn", ssn(19), max_share=1)
     assert result.summaries == dry.summaries and result.is_complete
     assert not any(ssn(19).encode() in path.read_bytes() for path in table.rglob("*")

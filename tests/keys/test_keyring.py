@@ -66,6 +66,13 @@ def test_create_never_overwrites(ring, path):
         Keyring.create(path.with_name("link"))
 
 
+def test_create_leaves_nothing_where_all_users_can_replace_it(tmp_path):
+    tmp_path.chmod(0o777)
+    with pytest.raises(KeyringError, match="all users can replace it"):
+        Keyring.create(tmp_path / "keys.json")
+    assert not list(tmp_path.iterdir())
+
+
 def test_create_where_nothing_can_be(tmp_path):
     with pytest.raises(KeyringError, match="cannot be created"):
         Keyring.create(tmp_path / "no folder" / "ring")

@@ -9,6 +9,7 @@ from secure_bloom import (
     EncryptionConfiguration,
     ParquetFile,
     attach,
+    erase,
     seal,
     strip,
     verify_file,
@@ -93,3 +94,13 @@ def test_as_parquet_java_builds_them(parquet_java, tmp_path):
     [ours] = parquet_java.filters(path)
     assert ours.bitset == theirs.bitset
     assert parquet_java.probe(path, None, "amount", [*values, b"\x08"]) == [[True] * 4 + [False]]
+
+
+def test_erase_keeps_such_filters(tmp_path):
+    """The file has a last column that nothing here can hash, beside one that is erased from."""
+    path = tmp_path / "a.parquet"
+    write_table(TABLE.select(["new", "name"]), path, bloom_filters=True)
+    annotate(path, None)
+    assert erase(path, "name", ["n 7"]).rows_removed == 1
+    assert [info.column for info in ParquetFile(path).bloom_filters] == ["new", "name"]
+    assert verify_file(path).ok

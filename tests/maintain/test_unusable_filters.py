@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from secure_bloom import ParquetFile, audit, seal, strip, verify_file
+from secure_bloom import ParquetFile, audit, erase, seal, strip, verify_file
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.parquet.header import encode_header
 from secure_bloom.sbbf.sizing import MAX_BYTES
@@ -54,3 +54,11 @@ def test_seal_replaces_such_a_filter(tmp_path):
     assert change.built == change.removed == 6
     assert "the Bloom filter header has 2,067 bytes" in change.notes[0]
     assert MARK not in path.read_bytes() and audit(path, KMS).ok and verify_file(path, KMS).ok
+
+
+def test_erase_leaves_such_a_filter_out(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(TABLE, path, row_group_size=50)
+    with_filter(path, LONG, 64)
+    assert erase(path, "ssn", ["000000007"]).is_complete
+    assert MARK not in path.read_bytes() and not ParquetFile(path).bloom_filters

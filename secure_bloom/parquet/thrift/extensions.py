@@ -14,8 +14,8 @@ from secure_bloom.parquet.thrift.protocol import (
     MAX_DEPTH,
     SET,
     STRUCT,
+    read_id,
     read_list_header,
-    read_varint,
     skip,
 )
 
@@ -24,7 +24,10 @@ _MARK = re.compile(rb"[\xe0-\xfe]\xff\x03")  # its id as a zigzag varint, or up 
 
 
 def may_have_extensions(data: bytes) -> bool:
-    """Whether a structure may have extensions; False is certain."""
+    """Whether a structure may have extensions; False is certain where ids are stored as usual.
+
+    Their id is far from any other, so it is spelled out, unless a chain of fields leads to it.
+    """
     return _MARK.search(data) is not None
 
 
@@ -58,8 +61,7 @@ def _find_in_struct(data: bytes, position: int, found: list[tuple[int, int]], de
                 raise FormatError("a Thrift field id is too large")
             field_id += header >> 4
         else:
-            raw, position = read_varint(data, position)
-            field_id = (raw >> 1) ^ -(raw & 1)
+            field_id, position = read_id(data, position)
         if field_id == _EXTENSION:
             position = skip(data, position, type_, depth)
             found.append((start, position))

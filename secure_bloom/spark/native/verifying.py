@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from secure_bloom.errors import (
     EncryptionMismatchError,
     FileError,
     KeyRetrievalError,
-    PolicyWarning,
     UnsupportedError,
     error_location,
 )
@@ -30,7 +28,7 @@ from secure_bloom.parquet.redaction import has_readable_bounds
 from secure_bloom.parquet.schema import is_at_or_below
 from secure_bloom.policy.policy import as_policy
 from secure_bloom.policy.reading import violations
-from secure_bloom.policy.slips import RuleUsage
+from secure_bloom.policy.slips import RuleUsage, warn_of
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
 from secure_bloom.spark.native.writing import checked_encryption
@@ -38,6 +36,7 @@ from secure_bloom.spark.options.encryption import keys_by_column
 from secure_bloom.spark.options.options import without_file_scheme
 from secure_bloom.storage.files import resolve
 from secure_bloom.storage.hive_partitioning import partition_values
+from secure_bloom.storage.summary_files import SUMMARY_NAMES
 from secure_bloom.storage.table_formats import is_deletion_vector
 from secure_bloom.storage.versions import without_subtree
 from secure_bloom.storage.visibility import files_below, is_hidden
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     from secure_bloom.storage.files import FilePath
 
 _FILES_AT_ONCE = 8
-_SUMMARIES = ("_metadata", "_common_metadata")
 
 
 @dataclass(frozen=True)
@@ -144,23 +142,16 @@ def verify(path: FilePath, *, encryption: EncryptionConfiguration | None = None,
     if findings:
         raise EncryptionMismatchError(findings, len(files))
     if rules is not None:
-        _warn_of_unused_rules(rules.for_path(without_subtree(filesystem, path)[1]), usage, path)
+        warn_of(usage.unused(rules.for_path(without_subtree(filesystem, path)[1])), path)
     return Verification(len(files), *(sum(getattr(one, name) for one in checks) for name in (
         "row_groups", "encrypted_filters", "plain_filters", "without_filter")))
-
-
-def _warn_of_unused_rules(policy: Policy, usage: RuleUsage, path: str) -> None:
-    unused = usage.unused(policy)
-    if unused:
-        warnings.warn(f"{path}: no column matches {', '.join(unused)} of the policy; correct the "
-                      "policy if a name is misspelt", PolicyWarning, stacklevel=3)
 
 
 def _summaries(paths: Iterable[str]) -> list[Finding]:
     """Report summary files, which repeat schema and statistics of encrypted files in plaintext."""
     return [Finding("policy", "this summary file repeats footers of other files in plaintext: "
                     "remove it", path)
-            for path in sorted(paths) if posixpath.basename(path) in _SUMMARIES]
+            for path in sorted(paths) if posixpath.basename(path) in SUMMARY_NAMES]
 
 
 def _check_file(encryption: EncryptionConfiguration | None, policy: Policy | None,
