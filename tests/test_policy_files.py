@@ -2,6 +2,7 @@
 
 import io
 
+import fsspec
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
@@ -470,3 +471,16 @@ def test_what_a_policy_lets_be_written_it_lets_be_read_and_nothing_else(policy, 
         may_be_written = False
     reported = violations(policy, ParquetFile(data, reading).footer)
     assert may_be_written == may_be_read() == (not reported)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_rules_of_a_table_apply_to_relative_paths_of_fsspec(tmp_path, monkeypatch, wrapped):
+    (tmp_path / "customers").mkdir()
+    monkeypatch.chdir(tmp_path / "customers")
+    filesystem = fsspec.filesystem("file")
+    if wrapped:
+        filesystem = pa_fs.PyFileSystem(pa_fs.FSSpecHandler(filesystem))
+    policy = Policy(footer_key="footer", columns={"ssn": "pii"}, tables=[
+        TableRules("*/customers", columns={"city": "other"})])
+    write_table(TABLE, "a.parquet", policy=policy, keys=KMS, filesystem=filesystem)
+    assert keys_of(tmp_path / "customers" / "a.parquet") == {"ssn": "pii", "city": "other"}

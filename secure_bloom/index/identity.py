@@ -22,6 +22,7 @@ from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NoKeys
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import Source
+from secure_bloom.storage.versions import local_path
 
 _SAMPLE = 3  # files that must have the column under the index's master key
 _TRIES = 20  # files that are opened to find these; others may not have the column
@@ -120,7 +121,7 @@ def _has_values(index: ColumnIndex, path: str, kms: CachedKms | NoKeys | None) -
 
 def _is_replaced(index: ColumnIndex, table: Table, path: str) -> bool:
     """Whether a file is no longer the one that the index covers, as while keys are rotated."""
-    if table.filesystem.type_name != "local":
+    if local_path(table.filesystem, table.path) is None:
         return False  # a store may tell another time than in its listing
     info = table.filesystem.get_file_info(table.full_path(path))
     return (path, stamp(table.filesystem, info)) not in index.places

@@ -33,6 +33,7 @@ from secure_bloom.storage.locations import is_uri, open_uri
 from secure_bloom.storage.versions import (
     FileVersion,
     OpenFile,
+    as_local,
     open_file,
     without_subtree,
 )
@@ -70,7 +71,7 @@ def resolve(where: FilePath, filesystem: pa_fs.FileSystem | None = None) \
         return pa_fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(path))
     if not isinstance(filesystem, pa_fs.FileSystem):  # an fsspec filesystem
         filesystem = pa_fs.PyFileSystem(pa_fs.FSSpecHandler(filesystem))
-    return filesystem, path
+    return as_local(filesystem, path)
 
 
 def is_path(where: object) -> TypeGuard[FilePath]:

@@ -18,10 +18,9 @@ from contextlib import contextmanager
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.storage.versions import without_subtree
+from secure_bloom.storage.versions import local_path, without_subtree
 from secure_bloom.storage.visibility import table_of
 
-_LOCAL = ("local", "py::fsspec+file")  # filesystems with links
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -66,11 +65,10 @@ def delete_folder(filesystem: pa_fs.FileSystem, table: str, path: str) -> None:
 
 def _real_paths(filesystem: pa_fs.FileSystem, table: str, path: str) -> tuple[str, str] | None:
     """Return the real paths of a table and of what is in it; None if there can be no links."""
-    inner, root = without_subtree(filesystem, table)
-    if inner.type_name not in _LOCAL:
+    root, real = local_path(filesystem, table), local_path(filesystem, path)
+    if root is None or real is None:
         return None
-    root = os.path.realpath(root)
-    real = os.path.realpath(without_subtree(filesystem, path)[1])
+    root, real = os.path.realpath(root), os.path.realpath(real)
     if os.path.commonpath([root, real]) != root:
         raise UnsupportedError(f"a link leads from here out of the table {table}: nothing is "
                                "changed there; replace the link by what it leads to, or use the "

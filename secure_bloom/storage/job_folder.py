@@ -14,6 +14,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.storage import inside
 from secure_bloom.storage.files import make_folder, write_file
 from secure_bloom.storage.local_files import sync_file, sync_folder
+from secure_bloom.storage.versions import local_path
 from secure_bloom.storage.visibility import (
     COMMITTED,
     GENERATION,
@@ -31,7 +32,6 @@ COMMITTING = "committing"  # files without a marker of their own may be at their
 PROCESS = "process"  #: the process that alone may commit the job, see ``storage/processes.py``
 REPLACING = "replacing"  #: which files the job is about to replace, see ``storage/claims.py``
 
-_RENAMING = ("local", "hdfs", "py::fsspec+file")  # filesystems on which a rename is cheap
 _AT_ONCE = 8
 
 
@@ -47,7 +47,9 @@ class JobFolder:
         self.folder = folder.rstrip("/") or "/"
         self.table = table_of(self.folder)
         self.id = id or uuid.uuid4().hex
-        self.in_place = filesystem.type_name not in _RENAMING
+        # A rename is cheap on disks and HDFS.
+        self.in_place = local_path(filesystem, self.table) is None \
+            and filesystem.type_name != "hdfs"
 
     @property
     def staging(self) -> str:
@@ -186,15 +188,17 @@ class JobFolder:
 
         They are written without syncing each: together, they share the flushes of the disk.
         """
-        if self.filesystem.type_name == "local":
+        work = local_path(self.filesystem, self.work)
+        if work is not None:
             with ThreadPoolExecutor(_AT_ONCE) as pool:
-                list(pool.map(sync_file, [f"{self.work}/{name}" for name in names]))
+                list(pool.map(sync_file, [f"{work}/{name}" for name in names]))
 
     def sync(self, folders: Iterable[str]) -> None:
         """Make changes to the entries of folders durable."""
-        if self.filesystem.type_name == "local":
-            for folder in folders:
-                sync_folder(folder)
+        for folder in folders:
+            path = local_path(self.filesystem, folder)
+            if path is not None:
+                sync_folder(path)
 
     def _sync_if_present(self, folders: Iterable[str]) -> None:
         """Sync folders, unless another job has removed them in the meantime."""

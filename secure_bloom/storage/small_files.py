@@ -17,7 +17,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.storage.files import Source
-from secure_bloom.storage.versions import open_regular, until_unchanged, without_subtree
+from secure_bloom.storage.versions import local_path, open_regular, until_unchanged
 
 MAX_MARKER = 64 * 1024  #: bytes of a marker
 MAX_RECORD = 128 * 1024 * 1024  #: bytes of a file that lists others
@@ -71,7 +71,7 @@ def read_unlinked(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes 
     None if a symbolic or hard link may lead to another file of that name: a copy of what only this
     user may read would be a file that others may read.
     """
-    if without_subtree(filesystem, path)[0].type_name != "local":
+    if local_path(filesystem, path) is None:
         return read_small(filesystem, path, limit)
     with _no_file_as_format_error(path):
         try:

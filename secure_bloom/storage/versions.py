@@ -278,9 +278,37 @@ def without_subtree(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa_fs.File
     while isinstance(filesystem, pa_fs.SubTreeFileSystem):
         path = posixpath.join(filesystem.base_path, path.lstrip("/"))
         filesystem = filesystem.base_fs
-    if path and not os.path.isabs(path) and filesystem.type_name == "local":
+    filesystem, path = as_local(filesystem, path)
+    if path and not os.path.isabs(path) and _is_local(filesystem):
         path = os.path.join(os.getcwd(), path)
     return filesystem, path
+
+
+def as_local(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa_fs.FileSystem, str]:
+    """Replace the local filesystem of fsspec by that of pyarrow, and return the path in it.
+
+    So links, pipes and versions of files are treated alike, whichever of the two is passed. pyarrow
+    does the same with a filesystem of fsspec that was not wrapped yet.
+    """
+    handler: Any = getattr(filesystem, "handler", None)
+    if type(handler) is pa_fs.FSSpecHandler and type(handler.fs).__name__ == "LocalFileSystem" \
+            and _is_local(filesystem):
+        return pa_fs.LocalFileSystem(), handler.fs._strip_protocol(path) if path else path
+    return filesystem, path
+
+
+def local_path(filesystem: pa_fs.FileSystem, path: str) -> str | None:
+    """Return the path of a file on the local disk; None if the file is elsewhere."""
+    filesystem, path = without_subtree(filesystem, path)
+    return path if _is_local(filesystem) else None
+
+
+def _is_local(filesystem: pa_fs.FileSystem) -> bool:
+    handler = getattr(filesystem, "handler", None)
+    if not isinstance(handler, pa_fs.FSSpecHandler):
+        return bool(filesystem.type_name == "local")
+    protocol = getattr(handler.fs, "protocol", ())  # several: pyarrow's type_name has all of them
+    return "file" in ((protocol,) if isinstance(protocol, str) else protocol)
 
 
 def _descriptor_version(descriptor: int) -> FileVersion:

@@ -43,7 +43,7 @@ from secure_bloom.storage.small_files import (
     read_constant,
     read_small,
 )
-from secure_bloom.storage.versions import without_subtree
+from secure_bloom.storage.versions import local_path, without_subtree
 
 STAGING = "_staging"
 SUCCESS = "_SUCCESS"
@@ -337,12 +337,26 @@ def files_below(filesystem: pa_fs.FileSystem, folder: str, *,
     if filesystem.type_name == "local":
         return {info.path[start:]: info
                 for info in walk(filesystem, folder.rstrip("/") or "/", allow_not_found)}
+    base, below = without_subtree(filesystem, folder)
+    if type(base) is pa_fs.LocalFileSystem:  # pyarrow would follow links that form a circle
+        return _below_subtree(base, below, prefix, allow_not_found)
     selector = pa_fs.FileSelector(folder, recursive=True, allow_not_found=allow_not_found)
     found = [info for info in filesystem.get_file_info(selector) if info.is_file]
     paths = [info.path for info in found]
     if all(path.startswith(prefix) and path[start:start + 1] != "/" for path in paths):
         return dict(zip([path[start:] for path in paths], found, strict=True))
     return dict(zip([relative_path(path, folder) for path in paths], found, strict=True))
+
+
+def _below_subtree(base: pa_fs.FileSystem, folder: str, prefix: str, allow_not_found: bool) \
+        -> dict[str, pa_fs.FileInfo]:
+    """Do the same in a part of a local filesystem, where the folder has another path."""
+    found = {}
+    for info in walk(base, folder.rstrip("/") or "/", allow_not_found):
+        name = relative_path(info.path, folder)
+        info.path = f"{prefix}{name}".lstrip("/")
+        found[name] = info
+    return found
 
 
 def relative_path(path: str, folder: str) -> str:
@@ -376,7 +390,7 @@ def _read_marker(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes:
     FormatError
         If it is larger, or not a regular file.
     """
-    if without_subtree(filesystem, path)[0].type_name == "local":
+    if local_path(filesystem, path) is not None:
         return read_constant(filesystem, path, limit)
     with filesystem.open_input_stream(path) as stream:  # one request
         try:

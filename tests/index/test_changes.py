@@ -13,9 +13,13 @@ import pytest
 import secure_bloom
 from secure_bloom.examples.leaking_file import leaking_file
 from secure_bloom.index import Index, build, update
+from secure_bloom.index.column_index import open_column
+from secure_bloom.index.identity import _is_replaced
+from secure_bloom.index.table import Table
+from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.operations.rotation import rotate_master_keys
 from secure_bloom.storage.files import make_folder, write_file
-from tests.index.helpers import ENCRYPTION, KMS, LOCAL
+from tests.index.helpers import ENCRYPTION, KMS, LOCAL, age, write
 from tests.storage.s3 import BUCKET
 from tests.tiers import sweep_where
 
@@ -310,3 +314,16 @@ def test_segments_that_do_not_fit_into_one_are_not_merged(encrypted, monkeypatch
     assert sorted(one.files.num_row_groups for one in encrypted.open().column("ssn").segments) \
         == [4, 6]
     encrypted.check({f"{number}.parquet": 100 * number for number in range(5)})
+
+
+@pytest.mark.parametrize("where", ["local", "subtree"])
+def test_a_file_that_is_replaced_after_a_listing_is_not_the_one_of_the_index(tmp_path, where):
+    write(tmp_path / "t" / "0.parquet", ["v0"])
+    age(tmp_path)
+    build(tmp_path / "t", "ssn", KMS)
+    filesystem, path = (LOCAL, str(tmp_path / "t")) if where == "local" \
+        else (pa_fs.SubTreeFileSystem(str(tmp_path), LOCAL), "t")
+    index, table = open_column(filesystem, path, "ssn", CachedKms(KMS)), Table(filesystem, path)
+    assert not _is_replaced(index, table, "0.parquet")
+    write(tmp_path / "t" / "0.parquet", ["v1"])
+    assert _is_replaced(index, table, "0.parquet")

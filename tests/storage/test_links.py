@@ -6,6 +6,7 @@ import os
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 from secure_bloom import write_dataset
 from secure_bloom.errors import SecureBloomError, UnsupportedError
@@ -161,3 +162,34 @@ def test_a_rollback_does_not_restore_the_content_that_a_link_leads_to(local, tmp
         job.commit([staged])
     assert local.values() == [1] and not local.has_success()
     assert private.read_bytes() == b"private"
+
+
+class OtherLocal(LocalFileSystem):
+    """A local filesystem of fsspec with operations of its own."""
+
+    protocol = "file"
+
+
+@pytest.mark.parametrize("make", [
+    lambda root: (pa_fs.SubTreeFileSystem(root, pa_fs.LocalFileSystem()), "lake"),
+    lambda root: (of_fsspec(LocalFileSystem()), f"{root}/lake"),
+    lambda root: (pa_fs.SubTreeFileSystem(root, of_fsspec(LocalFileSystem())), "lake"),
+    lambda root: (of_fsspec(OtherLocal()), f"{root}/lake")],
+    ids=["subtree", "fsspec", "subtree of fsspec", "subclass"])
+def test_links_are_refused_on_every_filesystem_of_the_disk(folders, make):
+    lake, victim = folders
+    (lake / "day=1").symlink_to(victim)
+    before = sorted(victim.rglob("*"))
+    filesystem, folder = make(str(lake.parent))
+    with pytest.raises(UnsupportedError, match="a link leads from here out of the table"):
+        write_dataset(pa.table({"a": [1], "day": [1]}), folder, filesystem=filesystem,
+                      mode="append", partition_by=["day"])
+    with pytest.raises(UnsupportedError, match="a link leads from here out of the table"):
+        Job(filesystem, folder, False).delete_file(f"{folder}/day=1/people.parquet")
+    assert sorted(victim.rglob("*")) == before
+    job = Job(filesystem, folder, False)
+    assert not job.in_place  # a rename is cheap
+
+
+def of_fsspec(filesystem):
+    return pa_fs.PyFileSystem(pa_fs.FSSpecHandler(filesystem))

@@ -9,6 +9,7 @@ from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.index import stamps
 from secure_bloom.index.table import Table
 from secure_bloom.storage.local_listing import walk
+from secure_bloom.storage.visibility import files_below
 
 LOCAL = pa_fs.LocalFileSystem()
 
@@ -66,6 +67,21 @@ def test_links_that_fan_out_are_refused(tmp_path, filesystem, hidden):
             (tmp_path / hidden / f"{number}" / name).symlink_to(f"../{number + 1}")
     with pytest.raises(UnsupportedError, match="more than 1,000 links lead to folders"):
         list(walk(filesystem, str(tmp_path), False))
+
+
+@pytest.mark.parametrize("base", ["", "t"])
+def test_a_part_of_a_filesystem_is_listed_alike(folder, base):
+    where = str(folder.parent if base else folder)
+    filesystem = pa_fs.SubTreeFileSystem(where, LOCAL)
+    name = folder.name if base else ""
+    expected = files_below(pa_fs.SubTreeFileSystem(where, OfArrow()), name)
+    found = files_below(filesystem, name)
+    assert {name: info.path for name, info in found.items()} \
+        == {name: info.path for name, info in expected.items()} and len(found) == 6
+    assert all(filesystem.get_file_info(info.path).size == info.size for info in found.values())
+    (folder / "circle").symlink_to(folder)
+    with pytest.raises(UnsupportedError, match="links form a circle"):
+        files_below(filesystem, name)
 
 
 def test_many_links_to_different_folders_are_followed(tmp_path):
