@@ -28,7 +28,7 @@ from secure_bloom.keys.cache import CachedKms
 from secure_bloom.storage import inside
 from secure_bloom.storage.files import make_folder, write_file
 from secure_bloom.storage.local_files import temporary_target
-from secure_bloom.storage.local_listing import list_folder
+from secure_bloom.storage.local_listing import folder_expected, list_folder
 from secure_bloom.storage.small_files import open_small, read_constant
 
 INDEX = "_index"
@@ -191,7 +191,8 @@ class IndexFolder:
 
     def _make(self) -> None:
         self.check_inside()
-        make_folder(self.filesystem, self.path)
+        with folder_expected(self.path):
+            make_folder(self.filesystem, self.path)
 
     def open_segment(self, info: SegmentInfo) -> ReadAt:
         """Open a segment; return what reads from it. Its files are closed with the result.

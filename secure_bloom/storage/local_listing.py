@@ -104,13 +104,14 @@ def _listed(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool) \
 def list_folder(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool) \
         -> list[pa_fs.FileInfo]:
     """List what is in a folder; raise FormatError if something else is in its place."""
-    with _folder_expected(folder):
+    with folder_expected(folder):
         return filesystem.get_file_info(
             pa_fs.FileSelector(folder, allow_not_found=allow_not_found))
 
 
 @contextlib.contextmanager
-def _folder_expected(path: str) -> Iterator[None]:
+def folder_expected(path: str) -> Iterator[None]:
+    """Raise FormatError if the block fails because something else is in the place of a folder."""
     try:
         yield
     except OSError as error:
@@ -124,7 +125,7 @@ def _scanned(folder: str, allow_not_found: bool) -> tuple[list[LocalFile], list[
     files: list[LocalFile] = []
     folders: list[str] = []
     try:
-        with _folder_expected(folder):
+        with folder_expected(folder):
             entries = os.scandir(folder)
     except FileNotFoundError:
         if allow_not_found:

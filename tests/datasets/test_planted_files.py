@@ -92,6 +92,8 @@ def test_something_else_is_named_like_the_folder_of_indexes(people, make):
     assert found(people, "off") == found(people, "auto") == 1
     with pytest.raises(FileNotFoundError):
         found(people, "require")
+    with pytest.raises(FormatError, match="where a folder belongs"):
+        secure_bloom.index.build(people, "ssn", KMS)
 
 
 def test_content_of_a_manifest_does_not_grow_when_it_is_parsed():
