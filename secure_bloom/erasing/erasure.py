@@ -21,7 +21,7 @@ from secure_bloom.erasing.matching import ErasedValues
 from secure_bloom.erasing.out_of_reach import names_of_folders, unpublished
 from secure_bloom.erasing.result import Absence, ErasedFile, ErasedValue, EraseResult
 from secure_bloom.erasing.search import Occurrences, find_occurrences, only_in_dictionaries
-from secure_bloom.erasing.summaries import remove_summaries, summaries_with_values
+from secure_bloom.erasing.summaries import Summaries, find_summaries, remove_summaries
 from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError, UnsupportedError
 from secure_bloom.index.folder import indexed_columns
 from secure_bloom.index.index import Index
@@ -82,7 +82,7 @@ class Erasure:
 
         Parameters and errors are those of :func:`secure_bloom.erase`.
         """
-        summaries: list[str] = []  # also those that were removed before a step was repeated
+        summaries = Summaries([], [])  # also those that were removed before a step was repeated
 
         def find_and_change() -> tuple[EraseResult, RemovedValues]:
             found = self.find(lambda done: advance(done / 4))
@@ -92,13 +92,15 @@ class Erasure:
             leftovers.add_to(found, removed)
             result = self._report(found, dry_run)
             if dry_run:
-                result.summaries = summaries_with_values(self.filesystem, self.path)
+                result.summaries, left = find_summaries(self.filesystem, self.path)
+                result.out_of_reach += left
                 result.out_of_reach += self._unsearched(found)
                 result.out_of_reach += self._beside(result.files)
             else:
                 result.files = self._change(found, summaries,
                                             lambda done: advance(1 / 4 + done / 2))
-                result.summaries = summaries
+                result.summaries = summaries.paths
+                result.out_of_reach += dict.fromkeys(summaries.left)
             return result, removed
 
         def verify() -> Occurrences:
@@ -151,7 +153,7 @@ class Erasure:
         return [*unpublished(self.filesystem, self.path),
                 *names_of_folders(self.filesystem, self.path, self.erased, files)]
 
-    def _change(self, found: Occurrences, summaries: list[str],
+    def _change(self, found: Occurrences, summaries: Summaries,
                 advance: Callable[[float], None]) -> list[ErasedFile]:
         """Replace the files that have such rows; return what became of them.
 
@@ -159,7 +161,9 @@ class Erasure:
         replace, since they may have the values of files that were replaced by others.
         """
         def remove() -> None:
-            summaries.extend(remove_summaries(self.filesystem, self.path))
+            removed = remove_summaries(self.filesystem, self.path)
+            summaries.paths.extend(removed.paths)
+            summaries.left.extend(removed.left)
 
         if self.filesystem.type_name == "local":  # what was killed may have left rows, too
             remove_leftovers_of(self.filesystem, self.path,

@@ -95,9 +95,8 @@ def test_names_of_folders_are_out_of_reach(tmp_path):
     write_people(tmp_path / "who=others" / "b.parquet", [3])
     texts = erase(tmp_path, "ssn", [ssn(3), ssn(5)], KMS, max_share=1).out_of_reach[1:]
     assert texts == [
-        "the names of 1 folder have a value that was erased: rename or delete them",
-        "the names of 1 folder of partition columns, which have no rows left: rename or delete "
-        "them"]
+        "1 folder of partition columns with a value to erase in the name: rename or delete each",
+        "1 folder of partition columns without any rows left: rename or delete each"]
 
 
 @pytest.mark.parametrize("erased", ["lake", "lake/day=1", "lake/day=1/a.parquet"])
@@ -105,7 +104,7 @@ def test_no_summary_is_removed_outside_of_the_table(tmp_path, erased):
     write_people(tmp_path / "lake" / "day=1" / "a.parquet", range(8))
     precious = tmp_path / "precious" / "_metadata"
     precious.parent.mkdir()
-    precious.touch()
+    shutil.copy(tmp_path / "lake" / "day=1" / "a.parquet", precious)
     (tmp_path / "lake" / "_metadata").symlink_to(precious)  # of a link, the link is removed
     erase(tmp_path / erased, "ssn", ssn(3), KMS, max_share=1)
     assert not (tmp_path / "lake" / "_metadata").is_symlink()

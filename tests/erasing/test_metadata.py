@@ -2,6 +2,7 @@
 
 import hmac
 import json
+import os
 
 import polars as pl
 import pyarrow as pa
@@ -48,6 +49,26 @@ def test_summaries_of_a_table_are_removed(tmp_path, erased):
     assert "summary files removed" in render_erasure(result)
     assert "_metadata" in render_page(result) and "_metadata" in json.dumps(result.to_dict())
     assert erase(table / erased, "ssn", ssn(18), max_share=1).summaries == []
+
+
+def test_what_is_left_of_summaries_is_reported(tmp_path):
+    """A file that only has the name of one stays, and other names of one keep its values."""
+    table = _with_summaries(tmp_path / "table", "a.parquet")
+    (tmp_path / "table" / "_common_metadata").write_text("notes of somebody")
+    os.link(table / "_metadata", tmp_path / "copy")
+    result = erase(table, "ssn", ssn(9), max_share=1)
+    assert result.summaries == [str(table / "_metadata")]
+    assert (table / "_common_metadata").read_text() == "notes of somebody"
+    assert any("_common_metadata is named like" in one for one in result.out_of_reach)
+    assert any("_metadata has other names" in one for one in result.out_of_reach)
+
+
+def test_summaries_beside_the_file_that_a_link_leads_to(tmp_path):
+    table = _with_summaries(tmp_path / "table", "a.parquet")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "a.parquet").symlink_to(table / "a.parquet")
+    erase(tmp_path / "other" / "a.parquet", "ssn", ssn(9), max_share=1)
+    assert not (table / "_metadata").exists()
 
 
 def test_a_summary_is_removed_even_if_its_files_have_lost_the_rows_before(tmp_path):
