@@ -8,9 +8,9 @@ the footer key has authenticated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, permutations
+from itertools import permutations
 from typing import Protocol, TypeGuard, cast, overload
 
 from secure_bloom.crypto.key_retriever import KeyRetriever
@@ -138,20 +138,15 @@ class EncryptionRequirement:
         """
         if self.ignore_case:
             return
-        known: dict[str, set[str]] = {}
-        for name in self.columns:
-            for path in _paths_to(name):
-                known.setdefault(path.lower(), set()).add(path)
         for leaf in columns:
-            for path in _paths_to(leaf.path):
-                required = known.get(path.lower())
-                if required is None:
-                    break
-                if path not in required:
+            if any(is_at_or_below(leaf.path, name) for name in self.columns):
+                continue
+            for name in self.columns:
+                if is_at_or_below(leaf.path.lower(), name.lower()):
                     raise AuthenticationError(
-                        f"its name differs only in case from {min(required)!r}, which must be "
-                        "encrypted, so SQL may read one for the other; if both are meant, require "
-                        "both", column=leaf.path)
+                        f"its name differs only in case from {name!r}, which must be encrypted, so "
+                        "SQL may read one for the other; rename one of the columns or, if both "
+                        "are meant, require both", column=leaf.path)
 
     def _at_or_below(self, name: str, columns: Iterable[LeafColumn]) -> list[LeafColumn]:
         folded = self._folded(name)
@@ -321,10 +316,6 @@ def check_encryption(footer: Footer, keys: KeyRetriever | None, requirement: Req
     if requirement is not None:
         check_requirement(requirement, footer, path)
 
-
-def _paths_to(name: str) -> Iterator[str]:
-    """Yield the dotted paths of the groups around a column, and of the column itself."""
-    return accumulate(name.split("."), "{}.{}".format)
 
 
 _FORM = 'it must have the form "true", "column, column", or "key1: column, column; ' \
