@@ -17,9 +17,16 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError, FormatError
 from secure_bloom.storage.job_folder import REPLACING, JobFolder
-from secure_bloom.storage.small_files import MAX_RECORD, check_names, parse_json, read_small
+from secure_bloom.storage.small_files import (
+    MAX_RECORD,
+    check_names,
+    check_total,
+    parse_json,
+    read_small,
+)
 from secure_bloom.storage.visibility import (
     COMMITTED,
+    MAX_VALUES,
     STAGING,
     STARTED,
     files_below,
@@ -51,7 +58,7 @@ class Claim:
     def from_bytes(cls, data: bytes) -> Claim:
         """Parse :meth:`to_bytes`; raises FormatError."""
         try:
-            values = parse_json(data)
+            values = parse_json(data, *MAX_VALUES)
             files, folder = values["files"], values["folder"]
             if not isinstance(files, list):
                 raise ValueError("its files are not a list")
@@ -99,10 +106,15 @@ def _write(job: JobFolder, claim: Claim) -> None:
 
 def _claims(filesystem: pa_fs.FileSystem, table: str, own: str = "") -> Iterator[Claim]:
     """Yield the claims of other jobs that have not ended."""
-    staged = files_below(filesystem, posixpath.join(table, STAGING), allow_not_found=True)
+    staging = posixpath.join(table, STAGING)
+    staged = files_below(filesystem, staging, allow_not_found=True)
+    claims = []
     for path, info in staged.items():
         job, _, marker = path.partition("/")
         has_ended = staged.keys().isdisjoint((f"{job}/{STARTED}", f"{job}/{COMMITTED}"))
         if marker == REPLACING and job != own and not has_ended:
-            with contextlib.suppress(FileNotFoundError):  # the job has just ended
-                yield Claim.from_bytes(read_small(filesystem, info.path, MAX_RECORD))
+            claims.append(info)
+    check_total([info.size for info in claims], MAX_RECORD, staging)
+    for info in claims:
+        with contextlib.suppress(FileNotFoundError):  # the job has just ended
+            yield Claim.from_bytes(read_small(filesystem, info.path, MAX_RECORD))

@@ -329,10 +329,15 @@ class Job(JobFolder):
         for folder in {posixpath.dirname(path) for path in replaced}:
             self.check_inside(folder)
         signatures = {relative_path(path, self.table): one for path, one in replaced.items()}
-        return CommitRecord([file.path for file in files], signatures,
-                            asdict(CommitSummary.of(self.id, files)),
-                            None if batch is None else batch.stream,
-                            None if batch is None else batch.id, self.name)
+        record = CommitRecord([file.path for file in files], signatures,
+                              asdict(CommitSummary.of(self.id, files)),
+                              None if batch is None else batch.stream,
+                              None if batch is None else batch.id, self.name)
+        if not record.is_readable():
+            raise CommitError(f"one commit cannot write {len(files):,} files and replace "
+                              f"{len(signatures):,}: write larger files, or one Hive folder after "
+                              "the other", file=self.folder)
+        return record
 
     def _remove_success(self) -> bytes | None:
         """Remove ``_SUCCESS`` and return its content, which :meth:`_roll_back` restores.

@@ -119,9 +119,26 @@ def parse_json(data: bytes, containers: int = MAX_CONTAINERS, items: int = MAX_I
 
     Raises FormatError if it has more lists and objects, or commas; ValueError; RecursionError.
     """
-    if data.count(b"[") + data.count(b"{") > containers or data.count(b",") > items:
-        raise FormatError("it has too many values to be what its name says")
+    check_values([data], containers, items)
     return json.loads(data)
+
+
+def check_values(texts: Iterable[bytes], containers: int, items: int) -> None:
+    """Raise FormatError if JSON texts have more lists and objects, or commas, in all."""
+    for data in texts:
+        containers -= data.count(b"[") + data.count(b"{")
+        items -= data.count(b",")
+    if min(containers, items) < 0:
+        raise FormatError("it has too many values to be what its name says")
+
+
+def check_total(sizes: Iterable[int | None], limit: int, path: str) -> None:
+    """Raise FormatError if the files of a protocol in a folder have more bytes than may be read."""
+    total = sum(size or 0 for size in sizes)
+    if total > limit:
+        raise FormatError(f"the records of jobs in it have {total:,} bytes, but at most {limit:,} "
+                          "are read: find out who wrote them, and remove those that no job has "
+                          "written", file=path)
 
 
 def check_names(names: Iterable[object]) -> None:

@@ -28,17 +28,20 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import FormatError, SecureBloomError
+from secure_bloom.errors import FormatError, SecureBloomError, error_location
 from secure_bloom.storage.local_listing import walk
 from secure_bloom.storage.small_files import (
     MAX_MARKER,
     MAX_RECORD,
     check_names,
     check_size,
+    check_total,
+    check_values,
     parse_json,
     read_constant,
     read_small,
@@ -53,6 +56,8 @@ KEY_MATERIAL = "_KEY_MATERIAL_FOR_"  #: prefix of the names of key material file
 
 _FILE_NAME = re.compile(r"part-\d+-([0-9a-f]{32})-[0-9a-f]{32}\.parquet")
 _TRIES = 100
+#: lists and commas in all commit records of a table: a million replaced files
+MAX_VALUES = 1_000_010, 2_000_010
 
 Check = Callable[[Iterable[str]], None]
 
@@ -82,6 +87,11 @@ class CommitRecord:
     batch: int | None = None
     folder: str = ""
 
+    @cached_property
+    def visible(self) -> frozenset[str]:
+        """The visible files: a reader asks for each file of the job."""
+        return frozenset(self.files)
+
     def replaces(self, path: str, info: pa_fs.FileInfo) -> bool:
         """Whether this is one of the replaced files, rather than a later file of the same name.
 
@@ -94,11 +104,20 @@ class CommitRecord:
         """Return the record as JSON."""
         return json.dumps({"version": 1, **asdict(self)}, indent=1).encode()
 
+    def is_readable(self) -> bool:
+        """Whether readers accept its size."""
+        data = self.to_bytes()
+        try:
+            check_values([data], *MAX_VALUES)
+        except FormatError:
+            return False
+        return len(data) <= MAX_RECORD
+
     @classmethod
     def from_bytes(cls, data: bytes) -> CommitRecord:
         """Parse :meth:`to_bytes`; raise FormatError unless every path stays below the folder."""
         try:
-            values = parse_json(data)
+            values = parse_json(data, *MAX_VALUES)
             if values.pop("version") != 1:
                 raise ValueError("its version is not 1")
             record = cls(**values)
@@ -106,6 +125,8 @@ class CommitRecord:
                     and isinstance(record.summary, dict)):
                 raise ValueError("one of its parts has another type")
             check_names([*record.files, *record.replaced, record.folder])
+            if not all(map(_is_signature, record.replaced.values())):
+                raise ValueError("a replaced file has no signature")
             if any(map(is_hidden, [*record.files, *record.replaced])):
                 raise ValueError("a file is not a data file")
             if table_of(f"table/{record.folder}") != "table":
@@ -134,7 +155,7 @@ class JobState:
     def hides(self, path: str) -> bool:
         """Whether a file of this job is hidden from readers."""
         if self.record is not None:
-            return path not in self.record.files
+            return path not in self.record.visible
         return self.started or path in self.pending
 
 
@@ -214,7 +235,7 @@ def visible_files(filesystem: pa_fs.FileSystem, folder: str,
                 check(found)
             with contextlib.suppress(FileNotFoundError):  # a record has just been removed
                 # Pending files of both: a listed file may since be gone, with its marker.
-                jobs = _jobs(filesystem, before | after)
+                jobs = _jobs(filesystem, before | after, table)
                 return _visible(found, jobs, relative_path(folder, table))
         time.sleep(0.01)
     raise _busy(folder)
@@ -242,24 +263,23 @@ def _check_found(filesystem: pa_fs.FileSystem, found: Mapping[str, pa_fs.FileInf
 
 def _visible(found: Mapping[str, pa_fs.FileInfo], jobs: Mapping[str, JobState], prefix: str) \
         -> dict[str, pa_fs.FileInfo]:
-    replacing: dict[str, list[CommitRecord]] = {}
-    for state in jobs.values():
-        record = state.record
-        if record is None:
-            continue
-        for path in record.replaced:
-            replacing.setdefault(path, []).append(record)
-
     kept = sorted(found.keys() - set(filter(is_hidden, found)))
     if not jobs:
         return {path: found[path] for path in kept}
+
+    replacing: dict[str, list[CommitRecord]] = {posixpath.join(prefix, path): [] for path in kept}
+    for state in jobs.values():
+        if state.record is not None:
+            for path in state.record.replaced:
+                if path in replacing:
+                    replacing[path].append(state.record)
 
     def is_visible(path: str, info: pa_fs.FileInfo) -> bool:
         path = posixpath.join(prefix, path)
         job = job_of(path)
         state = None if job is None else jobs.get(job)
         return not ((state is not None and state.hides(path))
-                    or any(record.replaces(path, info) for record in replacing.get(path, ())))
+                    or any(record.replaces(path, info) for record in replacing[path]))
 
     return {path: found[path] for path in kept if is_visible(path, found[path])}
 
@@ -273,6 +293,11 @@ def signature(info: pa_fs.FileInfo) -> list[Any]:
     return [info.size, None if info.mtime_ns is None else info.mtime_ns // 10**9]
 
 
+def _is_signature(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 \
+        and all(one is None or type(one) is int for one in value)
+
+
 def read_jobs(filesystem: pa_fs.FileSystem, table: str) -> dict[str, JobState]:
     """Return the jobs that have anything in ``_staging``, by id.
 
@@ -280,11 +305,11 @@ def read_jobs(filesystem: pa_fs.FileSystem, table: str) -> dict[str, JobState]:
     """
     for _ in range(_TRIES):
         with contextlib.suppress(FileNotFoundError):  # a record has just been removed
-            return _jobs(filesystem, staged_files(filesystem, table))
+            return _jobs(filesystem, staged_files(filesystem, table), table)
     raise _busy(table)
 
 
-def _jobs(filesystem: pa_fs.FileSystem, staged: Mapping[str, pa_fs.FileInfo]) \
+def _jobs(filesystem: pa_fs.FileSystem, staged: Mapping[str, pa_fs.FileInfo], table: str) \
         -> dict[str, JobState]:
     jobs: dict[str, JobState] = {}
     committed = {}
@@ -300,26 +325,31 @@ def _jobs(filesystem: pa_fs.FileSystem, staged: Mapping[str, pa_fs.FileInfo]) \
         elif rest == GIVEN_UP:
             state.given_up = True
         elif rest == COMMITTED:
-            committed[job] = info.path
+            committed[job] = info
         elif rest.startswith(f"{PENDING}/"):
             state.pending.add(rest.removeprefix(f"{PENDING}/"))
-    for job, record in _read_records(filesystem, committed).items():
+    records = _read_records(filesystem, list(committed.values()), posixpath.join(table, STAGING))
+    for job, record in zip(committed, records, strict=True):
         jobs[job].record = record
     return jobs
 
 
-def _read_records(filesystem: pa_fs.FileSystem, paths: Mapping[str, str]) \
-        -> dict[str, CommitRecord]:
-    def read(path: str) -> CommitRecord:
-        data = _read_marker(filesystem, path, MAX_RECORD)
-        try:
-            return CommitRecord.from_bytes(data)
-        except FormatError as error:
-            error.file = path
-            raise
+def _read_records(filesystem: pa_fs.FileSystem, infos: list[pa_fs.FileInfo], staging: str) \
+        -> list[CommitRecord]:
+    """Read commit records, which anyone may have written; what all of them take is bounded."""
+    def read(info: pa_fs.FileInfo) -> bytes:
+        return _read_marker(filesystem, info.path, MAX_RECORD if info.size is None else info.size)
 
+    def parsed(data: bytes, info: pa_fs.FileInfo) -> CommitRecord:
+        with error_location(file=info.path):
+            return CommitRecord.from_bytes(data)
+
+    check_total([info.size for info in infos], MAX_RECORD, staging)
     with ThreadPoolExecutor(8) as pool:  # each request to an object store is slow
-        return dict(zip(paths, pool.map(read, paths.values()), strict=True))
+        texts = list(pool.map(read, infos))
+    with error_location(file=staging if len(infos) > 1 else infos[0].path if infos else None):
+        check_values(texts, *MAX_VALUES)
+    return list(map(parsed, texts, infos))
 
 
 def files_below(filesystem: pa_fs.FileSystem, folder: str, *,

@@ -290,7 +290,8 @@ def test_a_copy_without_staging_shows_everything(local):
     CommitRecord([], stream="../x", batch=1).to_bytes(),
     *(CommitRecord([], stream="q", batch=batch).to_bytes() for batch in ("x", [1], -1, 2**64)),
     *(CommitRecord([], folder=folder).to_bytes() for folder in ("day=\0", "day=\ud800")),
-    CommitRecord("x").to_bytes(), CommitRecord([], ["x"]).to_bytes()])
+    CommitRecord("x").to_bytes(), CommitRecord([], ["x"]).to_bytes(),
+    CommitRecord([], {"a.parquet": 0}).to_bytes()])
 def test_a_record_that_cannot_be_understood_is_an_error_and_moves_nothing(local, record):
     local.write(1)
     job = local.job()
@@ -301,6 +302,29 @@ def test_a_record_that_cannot_be_understood_is_an_error_and_moves_nothing(local,
     with pytest.raises(FormatError, match="cannot be parsed"):
         Job(local.filesystem, local.folder, False).recover()
     assert local.names() == before
+
+
+def test_what_all_records_of_a_table_take_is_bounded(local, monkeypatch):
+    names = [f"{number}.parquet" for number in range(50)]
+    monkeypatch.setattr("secure_bloom.storage.visibility.MAX_VALUES", (10, 100))
+    job, other = local.job(), local.job()
+    for staging in (job.staging, other.staging):
+        assert local.values() == []
+        write_file(local.filesystem, f"{staging}/committed", CommitRecord(names).to_bytes())
+    with pytest.raises(FormatError, match="too many values"):
+        local.values()
+    monkeypatch.setattr("secure_bloom.storage.visibility.MAX_RECORD", 1500)  # one has 1.1 KB
+    with pytest.raises(FormatError, match="but at most 1,500 are read"):
+        local.values()
+
+
+def test_a_commit_writes_no_record_that_readers_would_refuse(local, monkeypatch):
+    monkeypatch.setattr("secure_bloom.storage.visibility.MAX_VALUES", (10, 20))
+    job = local.job()
+    files = [local.stage(job, value) for value in range(30)]
+    with pytest.raises(CommitError, match="one commit cannot write 30 files and replace 0"):
+        job.commit(files)
+    assert local.values() == local.all_values() == []
 
 
 def test_a_new_file_with_the_name_of_a_replaced_one_is_visible_and_stays(local):
