@@ -65,6 +65,7 @@ from secure_bloom.storage.processes import is_dead, this_process
 from secure_bloom.storage.small_files import MAX_MARKER, MAX_RECORD, read_small, read_unlinked
 from secure_bloom.storage.summary import CommitSummary, FilterTotals, StagedFile
 from secure_bloom.storage.table_formats import find_table
+from secure_bloom.storage.versions import open_regular
 from secure_bloom.storage.visibility import (
     COMMITTED,
     GENERATION,
@@ -88,6 +89,7 @@ from secure_bloom.storage.visibility import (
 
 STALE_AFTER = timedelta(hours=24)  # a live job writes something within this time
 GRACE = timedelta(hours=1)  # at most, from a job's last check of its markers to its commit point
+_SUFFIX, _MAGIC = ".parquet", (b"PAR1", b"PARE")
 
 _log = logging.getLogger("secure_bloom.spark")
 
@@ -277,7 +279,7 @@ class Job(JobFolder):
     def _check_overwritten(self, paths: Iterable[str]) -> None:
         """Check that an overwrite may delete these files."""
         for path in paths:
-            if not path.endswith(".parquet"):
+            if not path.endswith(_SUFFIX):
                 raise CommitError("overwrite would delete this file, which is not named *.parquet; "
                                   "move it away, or choose another folder", file=path)
 
@@ -419,8 +421,24 @@ class Job(JobFolder):
             names = {relative_path(info.path, self.table): info for info in found.values()}
             replaced = {name for name in record.replaced
                         if name not in names or record.replaces(name, names[name])}
+            self._check_data_files(replaced & names.keys())
             self.delete_files(replaced & names.keys())
             self.delete_material(name for name in replaced if material_path(name) in names)
+
+    def _check_data_files(self, replaced: Iterable[str]) -> None:
+        """Check that a record, which anyone may have planted, names only data files.
+
+        No overwrite replaces a file of another name, and other jobs only what they read as Parquet.
+        """
+        for name in replaced:
+            if name.endswith(_SUFFIX):
+                continue
+            with contextlib.suppress(FileNotFoundError), \
+                    open_regular(self.filesystem, self.path(name)) as file:
+                if file.read(len(_MAGIC[0])) not in _MAGIC:
+                    raise CommitError("this commit record would delete a file that is not Parquet, "
+                                      f"{name}, so no job has written it: remove the record",
+                                      file=f"{self.staging}/{COMMITTED}")
 
     def _roll_back(self, success: bytes | None = None) -> None:
         """Remove a job that has not committed. Files are deleted before the markers hiding them."""

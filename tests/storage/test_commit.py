@@ -5,6 +5,7 @@ import gc
 import logging
 import os
 import pickle
+import uuid
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -18,7 +19,7 @@ from secure_bloom.storage.batches import Batch
 from secure_bloom.storage.commit import CommitError, Job
 from secure_bloom.storage.files import write_file
 from secure_bloom.storage.summary import FilterTotals
-from secure_bloom.storage.visibility import CommitRecord, data_files
+from secure_bloom.storage.visibility import CommitRecord, data_files, files_below, signature
 from secure_bloom.writer import ParquetWriter
 from tests.storage.stores import Died, Faults, everything_is_stale, later_jobs
 from tests.tiers import sweep_where
@@ -302,6 +303,26 @@ def test_a_record_that_cannot_be_understood_is_an_error_and_moves_nothing(local,
     with pytest.raises(FormatError, match="cannot be parsed"):
         Job(local.filesystem, local.folder, False).recover()
     assert local.names() == before
+
+
+def test_a_record_deletes_replaced_files_without_a_suffix_only_if_they_are_parquet(local):
+    def plant(name, content):
+        write_file(local.filesystem, f"{local.folder}/{name}", content)
+        staging = f"{local.folder}/_staging/{uuid.uuid4().hex}"
+        os.makedirs(staging)
+        found = signature(files_below(local.filesystem, local.folder)[name])
+        write_file(local.filesystem, f"{staging}/committed",
+                   CommitRecord([], {name: found}).to_bytes())
+        return staging
+
+    plant("encrypted", b"PARE, and so on")  # of another writer; erase replaces such files
+    Job(local.filesystem, local.folder, False).recover()
+    assert "encrypted" not in os.listdir(local.folder)
+    staging = plant("notes.txt", b"precious")
+    with pytest.raises(CommitError, match=r"not Parquet, notes\.txt") as caught:
+        Job(local.filesystem, local.folder, False).recover()
+    assert caught.value.file == f"{staging}/committed"
+    assert "notes.txt" in os.listdir(local.folder)
 
 
 def test_what_all_records_of_a_table_take_is_bounded(local, monkeypatch):
