@@ -19,7 +19,9 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import FormatError, UnsupportedError
 
 _NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # of a link: it leads nowhere
-_MAX_AGAIN = 1000  # links to folders that are listed already, in one listing
+# In one listing: links to folders that are listed already, and what may be found once more by way
+# of them, beyond as much as was found once
+_MAX_AGAIN, _MAX_ENTRIES_AGAIN = 1000, 100_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -64,11 +66,16 @@ def walk(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool) -> It
         If links form a circle, or too many lead to the same folders, or a name is not valid UTF-8.
     """
     root = os.path.realpath(folder)
-    waiting: list[tuple[str, tuple[str, ...]]] = [(folder, (root,))]
-    seen, num_again = {root}, 0
+    # with the folders above, and whether it was seen before
+    waiting: list[tuple[str, tuple[str, ...], bool]] = [(folder, (root,), False)]
+    seen, num_again, surplus = {root}, 0, 0
     while waiting:
-        here, above = waiting.pop()
+        here, above, is_again = waiting.pop()
         files, folders = _listed(filesystem, here, allow_not_found or len(above) > 1)
+        surplus += (len(files) + len(folders)) * (1 if is_again else -1)
+        if surplus > _MAX_ENTRIES_AGAIN:
+            raise UnsupportedError("links make the same files and folders appear again and again; "
+                                   "remove links such as the one that leads here", file=here)
         yield from files
         for path in folders:
             is_link = os.path.islink(path)
@@ -79,12 +86,13 @@ def walk(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool) -> It
                     continue  # no data file is there
                 raise UnsupportedError("links form a circle: this folder is also above itself; "
                                        "remove the link", file=path)
-            num_again += is_link and real in seen
+            is_again = real in seen  # also below a folder that was seen
+            num_again += is_link and is_again
             if num_again > _MAX_AGAIN:  # 48 links can make 2**24 paths
                 raise UnsupportedError(f"more than {_MAX_AGAIN:,} links lead to folders that were "
                                        "listed before; remove links such as this one", file=path)
             seen.add(real)
-            waiting.append((path, (*above, real)))
+            waiting.append((path, (*above, real), is_again))
 
 
 def _listed(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool) \

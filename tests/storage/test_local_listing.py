@@ -8,6 +8,7 @@ import pytest
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.index import stamps
 from secure_bloom.index.table import Table
+from secure_bloom.storage import local_listing
 from secure_bloom.storage.local_listing import walk
 from secure_bloom.storage.visibility import files_below
 
@@ -67,6 +68,18 @@ def test_links_that_fan_out_are_refused(tmp_path, filesystem, hidden):
             (tmp_path / hidden / f"{number}" / name).symlink_to(f"../{number + 1}")
     with pytest.raises(UnsupportedError, match="more than 1,000 links lead to folders"):
         list(walk(filesystem, str(tmp_path), False))
+
+
+def test_what_links_make_appear_again_is_limited(tmp_path, monkeypatch):
+    monkeypatch.setattr(local_listing, "_MAX_ENTRIES_AGAIN", 100)
+    (tmp_path / "_x" / "y").mkdir(parents=True)
+    for number in range(200):
+        (tmp_path / "_x" / "y" / f"{number}").touch()
+    (tmp_path / "_once").symlink_to("_x")
+    assert len(list(walk(LOCAL, str(tmp_path), False))) == 400
+    (tmp_path / "_twice").symlink_to("_x")
+    with pytest.raises(UnsupportedError, match="appear again and again"):
+        list(walk(LOCAL, str(tmp_path), False))
 
 
 @pytest.mark.parametrize("base", ["", "t"])
