@@ -15,6 +15,7 @@ from secure_bloom.keys import keyring_file
 from secure_bloom.keys.keyring_file import Content, SealingKey
 from secure_bloom.keys.kms import InMemoryKms, check_key
 from secure_bloom.keys.passphrase import WeakPassphraseWarning, weakness
+from secure_bloom.storage.local_files import without_waiting
 
 CHECK_INTERVAL = 1.0  #: seconds
 _Stamp: TypeAlias = tuple[int, ...]  # identifies one state of the file; empty if there is none
@@ -324,7 +325,7 @@ def _checked(passphrase: str) -> str:
 
 def _read_passphrase(path: Path, owner: int | None) -> str:
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", opener=without_waiting) as file:
             keyring_file.check_private(file.fileno(), path, owner)
             passphrase = file.readline().rstrip("\r\n")
     except OSError as error:

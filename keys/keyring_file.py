@@ -35,7 +35,7 @@ from secure_bloom.errors import (
     error_location,
 )
 from secure_bloom.keys.kms import check_key, unwrap_locally, wrap_locally
-from secure_bloom.storage.local_files import sync_folder, temporary_stem
+from secure_bloom.storage.local_files import sync_folder, temporary_stem, without_waiting
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 #: with which JSON of an object may begin; none, too
@@ -244,7 +244,7 @@ def _no_keyring(path: Path) -> Iterator[None]:
 
 def _load(path: Path, owner: int | None) -> dict[str, Any]:
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=without_waiting) as file:
             if file.peek(1)[:1] not in _FIRST_BYTES:
                 raise ValueError("not JSON")  # before its mode: nobody should change that of data
             check_private(file.fileno(), path, owner)

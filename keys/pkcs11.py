@@ -19,7 +19,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from secure_bloom.crypto.aes_gcm import NONCE_SIZE, TAG_SIZE
@@ -33,6 +32,7 @@ from secure_bloom.errors import (
     UnsupportedError,
 )
 from secure_bloom.keys.kms import KmsClient
+from secure_bloom.storage.local_files import without_waiting
 
 _PAUSES = (0.05, 0.2, 0.5, None)  # seconds after the first attempts; None: no further attempt
 
@@ -209,7 +209,8 @@ class Pkcs11Kms(KmsClient):
             if self._pin_env is not None:
                 return os.environ[self._pin_env]
             assert self._pin_file is not None
-            return Path(self._pin_file).read_text().removesuffix("\n")
+            with open(self._pin_file, opener=without_waiting) as file:
+                return file.read().removesuffix("\n")
         except KeyError:
             raise KeyAccessError(f"{where}: there is no PIN: the environment variable "
                                  f"{self._pin_env} is not set") from None

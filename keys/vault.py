@@ -27,6 +27,7 @@ from secure_bloom.errors import (
 from secure_bloom.keys.attempts import until_available
 from secure_bloom.keys.kms import LONGEST_RESPONSE, KmsClient, check_endpoint, check_limits
 from secure_bloom.keys.per_process import PerProcess
+from secure_bloom.storage.local_files import without_waiting
 
 # Transit's own rule. Names come from untrusted files: dots and slashes must not lead from the path
 # of Transit to other paths of Vault.
@@ -167,7 +168,8 @@ class VaultKms(KmsClient):
         token = token or os.environ.get("VAULT_TOKEN")
         if not token:
             try:
-                token = Path("~/.vault-token").expanduser().read_text()
+                with open(Path("~/.vault-token").expanduser(), opener=without_waiting) as file:
+                    token = file.read()
             except (OSError, ValueError, RuntimeError):
                 raise KeyAccessError(f"{where}: there is no token; set VAULT_TOKEN, or log in so "
                                      "that ~/.vault-token exists") from None

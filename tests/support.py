@@ -1,9 +1,12 @@
 """Helpers for several test modules."""
 
+import contextlib
 import functools
 import io
+import os
 import subprocess
 import sys
+import threading
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,6 +33,26 @@ from secure_bloom.parquet.footer import Footer
 from secure_bloom.sbbf import filter as sbbf
 from secure_bloom.sbbf import hashing, kernel_choice
 from tests.tiers import number_of_examples
+
+
+@contextlib.contextmanager
+def named_pipe(path):
+    """Make a pipe without a writer; whoever waits for one reads nothing after some seconds."""
+    os.mkfifo(path, 0o600)
+    ended = threading.Event()
+
+    def release():
+        while not ended.wait(3):
+            with contextlib.suppress(OSError):  # nobody waits
+                os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+
+    thread = threading.Thread(target=release)
+    thread.start()
+    try:
+        yield path
+    finally:
+        ended.set()
+        thread.join()
 
 
 def examples(count: int):

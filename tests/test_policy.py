@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from secure_bloom import BloomFilterOptions
 from secure_bloom.errors import PolicyError
 from secure_bloom.policy import ColumnPolicy, ColumnRule, Policy, TableRules
-from tests.support import examples
+from tests.support import examples, named_pipe
 
 TEXT = """
 footer_key = "footer"
@@ -352,6 +352,8 @@ def test_a_file_of_other_bytes_is_not_a_policy(tmp_path):
             Policy.read(path)
     with pytest.raises(PolicyError, match="bytes"):
         Policy.read("/dev/zero")  # has no end
+    with named_pipe(tmp_path / "pipe") as pipe, pytest.raises(OSError, match="named pipe"):
+        Policy.read(pipe)
 
 
 @pytest.mark.parametrize("arguments", [

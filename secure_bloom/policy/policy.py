@@ -21,6 +21,7 @@ from secure_bloom.policy.rules import (
     checked_names,
     folded,
 )
+from secure_bloom.storage.local_files import without_waiting
 
 if TYPE_CHECKING:
     from secure_bloom.parquet.footer import Footer
@@ -98,7 +99,7 @@ class Policy:
         OSError
             If the file cannot be read.
         """
-        with error_location(file=str(path)), open(path, "rb") as file:
+        with error_location(file=str(path)), open(path, "rb", opener=without_waiting) as file:
             data = file.read(toml.MAX_BYTES + 1)
             if len(data) > toml.MAX_BYTES:  # half a policy may be valid too
                 raise PolicyError(toml.TOO_LARGE)

@@ -259,3 +259,24 @@ def remove_checksum(path: str) -> None:
             raise
     else:
         sync_folder(folder)
+
+
+def without_waiting(path: str, flags: int) -> int:
+    """Open a file that a user has named, as ``opener`` of :func:`open`; never wait for a writer.
+
+    Anyone who can write to its folder can put a named pipe in its place. A pipe that the shell
+    passes, such as ``/dev/fd/63`` for ``<(command)``, is read. Raises OSError.
+    """
+    if any(one.startswith(("/dev/fd/", "/proc/")) or one == "/dev/stdin"
+           for one in (os.path.abspath(path), os.path.realpath(path))):
+        return os.open(path, flags)
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    try:
+        if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is a named pipe, which may wait for ever: put a file "
+                          "in its place", path)
+        os.set_blocking(descriptor, True)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor

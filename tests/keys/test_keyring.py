@@ -8,6 +8,7 @@ import pickle
 import stat
 import subprocess
 import sys
+import threading
 import traceback
 import warnings
 from pathlib import Path
@@ -24,6 +25,7 @@ from secure_bloom.errors import (
 from secure_bloom.keys import InMemoryKms, Keyring, keyring_file, open_kms
 from secure_bloom.keys.passphrase import WeakPassphraseWarning, weakness
 from tests.keys.checks import variables_of
+from tests.support import named_pipe
 
 KEY = b"SECRET SECRET 16"
 
@@ -527,6 +529,25 @@ def test_a_passphrase_from_a_file(sealed, path, passphrase_file):
             Keyring(path, passphrase_file=passphrase_file)
     with pytest.raises(KeyringError, match="No such file"):
         Keyring(path, passphrase_file=path.with_name("none"))
+
+
+def test_no_named_pipe_is_waited_for(sealed, path, tmp_path):
+    with named_pipe(tmp_path / "pipe") as pipe:
+        for options in ({"path": pipe}, {"path": path, "passphrase_file": pipe}):
+            with pytest.raises(KeyringError, match=r"named pipe.*put a file in its place"):
+                Keyring(**options)
+
+
+def test_a_passphrase_from_a_pipe_of_the_shell(sealed, path):
+    reads, writes = os.pipe()
+    timer = threading.Timer(0.2, lambda: os.write(writes, f"{PASSPHRASE}\n".encode()))
+    timer.start()  # nothing is there yet when it is opened
+    try:
+        assert Keyring(path, passphrase_file=f"/dev/fd/{reads}").names() == ["a"]
+    finally:
+        timer.join()
+        os.close(reads)
+        os.close(writes)
 
 
 def test_a_given_passphrase_is_never_pickled(sealed, path):

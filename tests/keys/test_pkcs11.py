@@ -35,6 +35,7 @@ from tests.keys.checks import (
     through_a_fork,
     without_secrets,
 )
+from tests.support import named_pipe
 
 LIBRARY = next((os.path.realpath(path) for path in (
     "/usr/lib/softhsm/libsofthsm2.so", "/usr/lib/x86_64-linux-gnu/softhsm/libsofthsm2.so",
@@ -232,9 +233,10 @@ def test_where_the_pin_comes_from(softhsm, tmp_path, monkeypatch):
     monkeypatch.delenv("TEST_PIN")
     refused(KeyAccessError, lambda: Token().client().wrap_key(KEY, "footer"), "TEST_PIN")
     (tmp_path / "bad").write_bytes(b"\xff")
-    for name in ("none", "bad"):
-        refused(KeyAccessError, lambda name=name: Token().client(
-            pin_file=tmp_path / name).wrap_key(KEY, "footer"), str(tmp_path / name))
+    with named_pipe(tmp_path / "pipe"):
+        for name in ("none", "bad", "pipe"):
+            refused(KeyAccessError, lambda name=name: Token().client(
+                pin_file=tmp_path / name).wrap_key(KEY, "footer"), str(tmp_path / name))
 
 
 @pytest.mark.parametrize("options", [

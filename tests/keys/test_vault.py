@@ -36,6 +36,7 @@ from tests.keys.checks import (
 from tests.peers.certificates import self_signed
 from tests.peers.loopback import answer, hang_up, slow
 from tests.peers.transit import TOKEN, Transit
+from tests.support import named_pipe
 
 
 @pytest.fixture(autouse=True)
@@ -295,6 +296,9 @@ def test_where_the_token_comes_from(transit, monkeypatch, tmp_path):
     assert works(token=token_of_the_tests)
     monkeypatch.delenv("VAULT_TOKEN")
     refused(KeyAccessError, works, "VAULT_TOKEN", ".vault-token")
+    with named_pipe(tmp_path / ".vault-token"):
+        refused(KeyAccessError, works, "VAULT_TOKEN", ".vault-token")
+    (tmp_path / ".vault-token").unlink()
     (tmp_path / ".vault-token").write_text(TOKEN + "\n")
     assert works()
 
