@@ -33,8 +33,11 @@ def filtered(batch: pa.RecordBatch, rows: pa.BooleanArray) -> pa.RecordBatch:
 
 def taken(table: pa.Table, indices: Any) -> pa.Table:
     """Return the rows of a table with these positions, as :func:`filtered` does."""
-    if not len(table):
-        return table.take(indices)
+    if not len(indices):
+        indices = pa.array([], pa.int64())  # Arrow accepts no list without a type
+    if not len(table):  # whose columns may have no chunks
+        found = pa.array([], pa.int8()).take(indices)  # views cannot say that there is no such row
+        return table.take(indices) if len(found) else table
     columns = [pa.chunked_array(list(map(_plain, column.chunks))) for column in table.columns]
     rows = pa.table(columns, [str(number) for number in range(len(columns))]).take(indices)
     return pa.table([pa.chunked_array([_own(chunk, field.type) for chunk in column.chunks],

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from secure_bloom import ParquetFile, read_table, write_table
-from secure_bloom.arrow.views import filtered, without_views
+from secure_bloom.arrow.views import filtered, taken, without_views
 
 TEXT, RAW = pa.string_view(), pa.binary_view()
 WORDS = ["a", "a text of more than twelve bytes", None, "", "ä"]
@@ -71,6 +71,14 @@ def test_views_are_filtered(tmp_path, column, op, value, rows):
         assert found.schema.equals(table.schema)
     assert ParquetFile(path).read([], [(column, op, value)]).num_rows == len(rows)
     assert ParquetFile(path).read(["row"], [(column, op, value)])["row"].to_pylist() == rows
+
+
+@pytest.mark.parametrize("table", [TABLE, TABLE.slice(0, 0), TABLE.schema.empty_table()])
+def test_no_rows_are_taken(table):
+    for indices in ([], pa.array([], pa.int64()), pa.chunked_array([], pa.int8())):
+        assert taken(table, indices).equals(TABLE.schema.empty_table())
+    with pytest.raises(IndexError):
+        taken(table, [len(table)])
 
 
 @pytest.mark.parametrize("said", [
