@@ -15,7 +15,7 @@ _STATISTICS, _GEOSPATIAL = 12, 17
 #: fields of ColumnMetaData that describe values, not where pages are and how to decode them
 _REVEALING = {
     8: "key-value metadata",
-    _STATISTICS: "statistics, such as counts of nulls",
+    _STATISTICS: "statistics such as counts of nulls",
     13: "numbers of pages by encoding",
     16: "size statistics (nulls, bytes of values, lengths of lists)",
     _GEOSPATIAL: "bounding boxes and kinds of shapes",

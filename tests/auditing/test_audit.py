@@ -205,8 +205,8 @@ def test_statistics_beside_the_encrypted_ones(tmp_path):
         result = audit(path, keys)
         assert kinds(result) == [("statistics", "ssn")] and states(result)["ssn"] == "leaking"
         assert result.findings[0].row_groups == (0, 1, 2)
-        assert "but anyone can read in the footer: minimum and maximum values, counts of nulls" \
-            in result.findings[0].message
+        assert "anyone can read in the footer: minimum and maximum values, statistics such as " \
+            "counts of nulls, size" in result.findings[0].message
     assert seal(path, KMS).changed[0].columns == ("ssn",) and audit(path, KMS).ok
 
 
