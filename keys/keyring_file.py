@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
@@ -47,6 +47,7 @@ _N, _R, _P = 2**17, 8, 1  # 128 MiB and some tenths of a second for each guess
 # Limits, so that a file cannot exhaust its reader's memory or time.
 _MAX_MEMORY, _MAX_COST = 2**30, 16 * _N * _R * _P
 _MAX_SIZE = 2**26  # bytes; a keyring of 100,000 keys has some 10 MB
+_PART = 2**20  # bytes that are read at once
 
 
 @dataclass(frozen=True)
@@ -248,10 +249,7 @@ def _load(path: Path, owner: int | None) -> dict[str, Any]:
             if file.peek(1)[:1] not in _FIRST_BYTES:
                 raise ValueError("not JSON")  # before its mode: nobody should change that of data
             check_private(file.fileno(), path, owner)
-            content = file.read(_MAX_SIZE + 1)
-            if len(content) > _MAX_SIZE:
-                raise ValueError("too long")
-            return json.loads(content)
+            return json.loads(_limited(file))
     except FileNotFoundError as error:
         raise KeyringNotFoundError(
             "there is no such keyring file: correct the path, or restore the file from a backup; "
@@ -259,6 +257,16 @@ def _load(path: Path, owner: int | None) -> dict[str, Any]:
     except OSError as error:
         raise KeyringError(f"the keyring cannot be read: {error.strerror}; create one with "
                            "'secure-bloom keyring create'", file=str(path)) from error
+
+
+def _limited(file: BinaryIO) -> bytes:
+    """Read a file in parts: a single read would allocate as much as it may have at most."""
+    content = bytearray()
+    while part := file.read(_PART):
+        content += part
+        if len(content) > _MAX_SIZE:
+            raise ValueError("too long")
+    return bytes(content)
 
 
 def _cost(asked: dict[str, Any], path: Path) -> tuple[bytes, int, int, int]:
