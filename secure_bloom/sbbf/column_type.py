@@ -40,8 +40,8 @@ class ColumnType:
         minimum and a maximum compare months, days and milliseconds, or bytes.
     is_opaque : bool
         Whether values can only be hashed as they are stored, because it is not certain how a value
-        to be looked up is stored, as for decimals in BYTE_ARRAY, which may be padded. Filters can
-        be built for other readers. Here they answer "perhaps".
+        to be looked up is stored, as for decimals in BYTE_ARRAY, which may be padded. Filters
+        answer for bytes and integers as they are stored, and "perhaps" for all other values.
     """
 
     physical_type: str

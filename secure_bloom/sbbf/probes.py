@@ -6,6 +6,8 @@ the filter may be unable to answer:
 - 0.0 equals -0.0, which has different bytes: both are looked up;
 - NaN has many bit patterns: the answer is "perhaps";
 - null is never inserted: the answer is "perhaps";
+- if a value of the logical type has several encodings, or an unknown one, only bytes and integers
+  that are given as they are stored can be looked up;
 - a value without a certain counterpart in the column's type
   (:func:`secure_bloom.sbbf.conversion.convert_exactly`): the answer is "perhaps".
 """
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 
 _FIRST_PART = 1024  # hashes
+_BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary,
+          pa.types.is_binary_view)
 _TEXT_AND_BYTES = (pa.string(), pa.binary())
 _SCALARS = (str, bytes, bytearray, memoryview, int, float, np.generic, pa.Scalar, uuid.UUID)
 
@@ -145,6 +149,8 @@ class _Hashed:
     def __init__(self, array: pa.Array, column_type: ColumnType | None):
         self.size = len(array)
         self._known: np.ndarray | None  # which values a filter can answer for; None: all
+        if column_type is not None and column_type.is_opaque:
+            column_type = _if_stored(array.type, column_type)
         if column_type is None or not column_type.can_have_filter:
             self._known = np.zeros(len(array), dtype=bool)
             self._hashes = self._zero_hashes = np.empty(0, dtype=np.uint64)
@@ -183,6 +189,15 @@ class _Hashed:
             return True
         return any(filter_.check_hashes(part).any()
                    for part in (self._zero_hashes, *_parts(self._hashes)))
+
+
+def _if_stored(t: pa.DataType, column_type: ColumnType) -> ColumnType | None:
+    """Return the physical type of an opaque column if it stores values of this type as they are."""
+    if column_type.physical_type in ("INT32", "INT64"):
+        is_stored = pa.types.is_integer(t)
+    else:
+        is_stored = any(is_kind(t) for is_kind in _BYTES)
+    return column_type.without_annotation if is_stored else None
 
 
 class ValueHashes(NamedTuple):

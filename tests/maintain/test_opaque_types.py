@@ -1,4 +1,4 @@
-"""Filters of columns whose values have several encodings: built as stored, answered "perhaps"."""
+"""Filters of columns whose values have several encodings: built and asked as stored."""
 
 import decimal
 
@@ -67,8 +67,15 @@ def test_filters_of_what_is_stored(tmp_path, encryption):
         assert bytes(file.read_bloom_filter(0, name).bitset) == expected[name]
     assert verify_file(path, keys).ok
     for name, value in {"amount": decimal.Decimal("7.77"), "wide": 7, "code": "999",
-                        "small": 1000, "new": b"x"}.items():
-        assert file.might_contain(name, [value])[0].tolist() == [True]
+                        "small": 7.0, "new": "x"}.items():
+        assert file.might_contain(name, [value])[0].tolist() == [True]  # perhaps
+    for name in ANNOTATIONS:
+        [found] = file.might_contain(name, TABLE[name])
+        assert found.all()
+    for name, absent in {"amount": b"x", "wide": b"x" * 40, "code": b"999", "small": 1000,
+                         "new": b"x"}.items():
+        assert file.might_contain(name, [absent])[0].tolist() == [False]
+    assert file.might_contain("wide", [b"x"])[0].tolist() == [True]  # of another length
     assert file.might_contain("name", ["x"])[0].tolist() == [False]
     assert file.prune([("amount", "==", decimal.Decimal("7.77"))]) == [0]
 
