@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import pyarrow.fs as pa_fs
@@ -33,9 +34,12 @@ def find_summaries(filesystem: pa_fs.FileSystem, path: str) -> Summaries:
 
     One that has only a schema has none. It stays.
     """
+    return _with_values(filesystem, _tables(filesystem, path))
+
+
+def _with_values(filesystem: pa_fs.FileSystem, paths: Iterable[str]) -> Summaries:
     found = Summaries([], [])
-    for one in dict.fromkeys(name for each in _names(filesystem, path)
-                             for name in summaries_of(filesystem, each)):
+    for one in paths:
         if not _is_parquet(filesystem, one):
             found.left.append(f"{one} is named like a summary file, but is not a Parquet file: it "
                               "was not searched")
@@ -49,10 +53,9 @@ def remove_summaries(filesystem: pa_fs.FileSystem, path: str) -> Summaries:
 
     Raises UnsupportedError, and removes none, if a link leads to one outside of the table.
     """
-    found = find_summaries(filesystem, path)
+    tables = _tables(filesystem, path)
+    found = _with_values(filesystem, tables)
     removed = Summaries([], found.left)
-    tables = {one: table for each, table in _names(filesystem, path).items()
-              for one in summaries_of(filesystem, each)}
     for one in found.paths:
         check_inside(filesystem, tables[one], posixpath.dirname(one))
     for one in found.paths:
@@ -66,6 +69,12 @@ def remove_summaries(filesystem: pa_fs.FileSystem, path: str) -> Summaries:
         except PermissionError as error:
             removed.left.append(f"{one} may have values, but cannot be removed: {error.strerror}")
     return removed
+
+
+def _tables(filesystem: pa_fs.FileSystem, path: str) -> dict[str, str]:
+    """Return the files with the names of summaries of a file or folder, each with its table."""
+    return {one: table for each, table in _names(filesystem, path).items()
+            for one in summaries_of(filesystem, each)}
 
 
 def _names(filesystem: pa_fs.FileSystem, path: str) -> dict[str, str]:
