@@ -36,14 +36,14 @@ def leaf_types(t: pa.DataType) -> list[pa.DataType]:
     if isinstance(t, pa.BaseExtensionType):
         leaves = leaf_types(t.storage_type)
         return [t] if leaves == [t.storage_type] else leaves
-    return [leaf for child in _children(t) for leaf in leaf_types(child)] if _is_nested(t) else [t]
+    return [leaf for child in _children(t) for leaf in leaf_types(child)] if is_nested(t) else [t]
 
 
 def has_dictionary(t: pa.DataType) -> bool:
     """Whether there are dictionaries at any depth."""
     if isinstance(t, pa.BaseExtensionType):
         return has_dictionary(t.storage_type)
-    return pa.types.is_dictionary(t) or (_is_nested(t) and any(map(has_dictionary, _children(t))))
+    return pa.types.is_dictionary(t) or (is_nested(t) and any(map(has_dictionary, _children(t))))
 
 
 def is_list(t: pa.DataType) -> bool:
@@ -54,7 +54,7 @@ def is_list(t: pa.DataType) -> bool:
 
 def with_leaf_types(t: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
     """Return the type with replaced leaf types; an extension type counts as a leaf."""
-    if not _is_nested(t):
+    if not is_nested(t):
         return replace(t)
     return _with_children(t, [with_leaf_types(child, replace) for child in _children(t)])
 
@@ -76,7 +76,7 @@ def with_leaves(array: pa.Array, replace: Callable[[pa.Array], pa.Array],
     if isinstance(t, pa.BaseExtensionType):
         storage = inner(array.storage)
         return pa.ExtensionArray.from_storage(t, storage) if keep_extensions else storage
-    if not _is_nested(t):
+    if not is_nested(t):
         return replace(array)
     is_struct = pa.types.is_struct(t)
     children = list(map(inner, map(array.field, range(t.num_fields)) if is_struct
@@ -89,7 +89,8 @@ def with_leaves(array: pa.Array, replace: Callable[[pa.Array], pa.Array],
                                  offset=array.offset, children=children)
 
 
-def _is_nested(t: pa.DataType) -> bool:
+def is_nested(t: pa.DataType) -> bool:
+    """Whether a type is a struct, a map or a list of any kind; extension types are not."""
     return pa.types.is_nested(t) and (pa.types.is_struct(t) or pa.types.is_map(t) or is_list(t))
 
 
@@ -159,7 +160,7 @@ def has_dictionary_in_list(t: pa.DataType) -> bool:
     """Whether there are dictionaries in lists or maps at any depth."""
     if isinstance(t, pa.BaseExtensionType):
         return has_dictionary_in_list(t.storage_type)
-    return _is_nested(t) and any(map(
+    return is_nested(t) and any(map(
         has_dictionary_in_list if pa.types.is_struct(t) else has_dictionary, _children(t)))
 
 
@@ -167,7 +168,7 @@ def contains(t: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> bool:
     """Whether a type is of a kind, or has one in it at any depth."""
     if isinstance(t, pa.BaseExtensionType):
         return contains(t.storage_type, is_kind)
-    return is_kind(t) or (_is_nested(t) and any(contains(child, is_kind) for child in _children(t)))
+    return is_kind(t) or (is_nested(t) and any(contains(child, is_kind) for child in _children(t)))
 
 
 def is_list_view(t: pa.DataType) -> bool:
@@ -239,4 +240,4 @@ def _has_half_dictionary(t: pa.DataType) -> bool:
         return _has_half_dictionary(t.storage_type)
     if pa.types.is_dictionary(t):
         return pa.types.is_float16(t.value_type)
-    return _is_nested(t) and any(_has_half_dictionary(child) for child in _children(t))
+    return is_nested(t) and any(_has_half_dictionary(child) for child in _children(t))

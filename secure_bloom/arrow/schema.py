@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from secure_bloom.arrow.leaves import is_list, with_fields
+from secure_bloom.arrow.leaves import is_nested, with_fields
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.parquet.footer import Footer, split_tail
 from secure_bloom.parquet.schema import LeafColumn
@@ -43,7 +43,7 @@ def leaf_categories(field: pa.Field) -> list[bool]:
     """Return for each leaf column of a field whether metadata has all its categories."""
     has_own = any(key.startswith(_CATEGORIES) for key in field.metadata or {})
     t = field.type.storage_type if isinstance(field.type, pa.BaseExtensionType) else field.type
-    if not _is_nested(t):
+    if not is_nested(t):
         return [has_own]
     return [has_own or one for number in range(t.num_fields)
             for one in leaf_categories(t.field(number))]
@@ -52,15 +52,10 @@ def leaf_categories(field: pa.Field) -> list[bool]:
 def _with_metadata(field: pa.Field, stays: Callable[[bytes], bool]) -> pa.Field:
     kept = {key: value for key, value in (field.metadata or {}).items() if stays(key)}
     t = field.type
-    if _is_nested(t):
+    if is_nested(t):
         t = with_fields(t, [_with_metadata(t.field(number), stays)
                             for number in range(t.num_fields)])
     return field.with_type(t).with_metadata(kept or None)
-
-
-def _is_nested(t: pa.DataType) -> bool:
-    return not isinstance(t, pa.BaseExtensionType) and (
-        pa.types.is_struct(t) or pa.types.is_map(t) or is_list(t))
 
 
 @lru_cache(maxsize=8)
