@@ -96,6 +96,8 @@ def test_as_parquet_java_builds_them(parquet_java, tmp_path):
                        bloom={"amount": Bloom(ndv=1000)})
     result = verify_file(path)  # each value that is stored was found in Java's filter
     assert result.ok and result.filters[0].values == 4
+    [found] = ParquetFile(path).might_contain("amount", [*values, b"\x08"])  # asks Java's filter
+    assert found.tolist() == [True] * 4 + [False]
     [theirs] = parquet_java.filters(path)
     attach(path, {"amount": {"ndv": 1000}}, replace=True)
     [ours] = parquet_java.filters(path)
