@@ -2,13 +2,14 @@
 # make check: style and quick tests, to run between edits
 # make test: set everything up and run the tests required for a merge
 # make docs: build the documentation site in build/site
+# make test-build: build the kernels and the package, and check what a release needs
 # make test-all: every test, including redundant combinations
 # make test-peers: fetch Iceberg, Delta Lake, arrow-rs and others, and run their tests
 # make soak: try at random, for a long time, what must never happen
 # make coverage: which branches of the core its tests execute
 # make mutation: put small faults into the core, which the tests must notice
-# make matrix: try the oldest and the newest versions of Python and of packages
-# make packages: install the package in bare environments, with each extra
+# make environments: try the oldest and the newest versions of Python and of packages, and each extra
+#             in bare environments; some of it with make environments NAMES="oldest aws"
 # make release: check and build a release, and publish nothing
 # make bench: measure the speed against pyarrow, Arrow C++, parquet-java and Spark;
 #             some of it with make bench NAMES="write lookup" BENCH_ARGS="--rounds 7"
@@ -16,17 +17,21 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-PYTEST_ARGS ?= -n 2 --dist loadgroup
+# The tests begin with those that took longest: see tests/tiers.py.
+PYTEST_ARGS ?= -n 2 --dist loadgroup --no-loadscope-reorder
+# Quick tests also wait for the disk.
+CHECK_ARGS ?= -n 3 --dist loadgroup --no-loadscope-reorder
 
 # Without bytecode files, each process that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check test test-all test-sweep test-peers soak coverage mutation matrix bench lint setup tools check-tools vectors clean
+.PHONY: help demo check test test-build test-all test-sweep test-peers durations soak coverage mutation environments bench lint setup tools check-tools vectors clean
 
 help:  ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: setup  ## take a tour of real data: Python, DuckDB, Spark; also as demo-output/tour.html
+# It installs less than `setup`, unless that was done before.
+demo: $(if $(wildcard $(VENV)/.ready),setup,$(VENV)/.demo)  ## take a tour of real data: Python, DuckDB, Spark; also as demo-output/tour.html
 	$(BIN)/secure-bloom demo --html demo-output/tour.html
 
 .PHONY: docs
@@ -35,17 +40,23 @@ docs: setup  ## build the documentation site in build/site; any warning is an er
 	  --conf-dir docs --doctree-dir build/doctrees . build/site
 
 check: setup lint  ## check style and run the quick tests: no Spark, no other Parquet library
-	$(BIN)/pytest --tier check $(PYTEST_ARGS)
+	$(BIN)/pytest --tier check $(CHECK_ARGS)
 
 test: setup tools check-tools lint  ## run the tests required for a merge
 	$(BIN)/pytest --tier test $(PYTEST_ARGS)
+
+test-build: setup tools  ## build the kernels and the package, and check what a release needs
+	$(BIN)/pytest --tier all -m "build and not soak" $(PYTEST_ARGS)
+
+durations: setup tools check-tools  ## run the tests of `make test`, and write how long they took
+	$(BIN)/pytest --tier test --record-durations $(PYTEST_ARGS)
 
 test-all: setup tools check-tools lint  ## run every test
 	$(BIN)/pytest --tier all -m "not fetched" $(PYTEST_ARGS)
 	$(MAKE) test-peers
 
 test-sweep: setup tools check-tools  ## run the tests that only CI runs, after `make test`
-	$(BIN)/pytest --tier all -m sweep $(PYTEST_ARGS)
+	$(BIN)/pytest --tier all -m "sweep and not build" $(PYTEST_ARGS)
 
 PEERS := build/peers
 
@@ -86,8 +97,8 @@ mutation: setup $(COVERAGE)/.coverage  ## put faults into the core for SECONDS=6
 $(COVERAGE)/.coverage:
 	$(MAKE) coverage
 
-matrix:  ## try the oldest and the newest versions of Python and of packages
-	$(PYTHON) -m tests.matrix --docs $(CELLS)
+environments:  ## try the oldest and the newest versions of Python and packages, and each extra
+	$(PYTHON) -m tests.environments --docs $(NAMES)
 
 bench: setup check-tools  ## measure the speed and update docs/performance.md
 	$(BIN)/python -m pip install --quiet 'matplotlib>=3.8'
@@ -95,7 +106,7 @@ bench: setup check-tools  ## measure the speed and update docs/performance.md
 
 lint: setup  ## check style and types
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 
 setup: $(VENV)/.ready $(VENV)/.kernels  ## create the virtual environment
 
@@ -107,14 +118,20 @@ $(VENV)/.kernels: $(VENV)/.ready $(KERNEL_SOURCES)
 	$(BIN)/python -m build_kernels
 	@touch $@
 
-$(VENV)/.ready: pyproject.toml setup.py
+$(VENV)/.ready: pyproject.toml setup.py | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[all,test]'
+	@touch $@
+
+$(VENV)/.demo: pyproject.toml setup.py | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[spark]' --group demo
+	@touch $@
+
+$(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "secure_bloom needs Python 3.11 or newer; specify one: make PYTHON=python3.12 ..." >&2; \
 	  exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[all,test]'
-	@touch $@
 
 tools:
 	@.ci/tools
@@ -131,10 +148,7 @@ vectors: setup check-tools  ## rebuild the test vectors
 	$(BIN)/python -m vectors.builder
 	$(BIN)/python -m vectors.builder.indexes
 
-.PHONY: packages release constraints
-
-packages: setup  ## install the package in bare environments, with each extra
-	$(BIN)/python -m tests.packages --docs $(EXTRAS)
+.PHONY: release constraints
 
 release: setup  ## check and build a release, without publishing it; SKIP="tests docs"
 	$(BIN)/python -m pip install --quiet --group release

@@ -23,9 +23,9 @@ from pathlib import Path
 from benchmarks.section import Plan, Section
 from secure_bloom.sbbf.kernel_choice import chosen
 
-NAMES = ("kernels", "write", "small_files", "wide", "filter_sizes", "lookup", "footers",
-         "startup", "memory", "growth", "attach", "erase", "engines", "index", "spark_lookup",
-         "spark_write", "spark_native")
+NAMES = ("costs", "kernels", "write", "small_files", "wide", "filter_sizes", "lookup", "pages",
+         "footers", "startup", "memory", "growth", "attach", "encrypt", "erase", "engines", "index",
+         "spark_lookup", "spark_write", "spark_native")
 PACKAGES = "numpy", "pyarrow", "pyspark", "cryptography"
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = DOCS / "performance.md"

@@ -14,16 +14,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
 from benchmarks.compare import Comparison, compare, table
 from benchmarks.local_spark import session
-from benchmarks.people import people
+from benchmarks.people import ten_columns
 from benchmarks.section import Plan, Section
-from secure_bloom import BloomFilterOptions, ParquetFile, attach
+from secure_bloom import BloomFilterOptions, attach
 from secure_bloom.maintain.build import build_filter
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.verify.measure import ColumnHashes
 from tests.counting import CountingHandler
 
@@ -52,24 +52,11 @@ def run(plan: Plan) -> Section:
 
 
 def _write(path: Path, rows: int) -> int:
-    """Write the four columns of people, and six more."""
     random = np.random.default_rng(0)
-    with pq.ParquetWriter(path, _columns(1, random).schema) as writer:
+    with pq.ParquetWriter(path, ten_columns(1, random).schema) as writer:
         for start in range(0, rows, ROW_GROUP_ROWS):
-            writer.write_table(_columns(min(ROW_GROUP_ROWS, rows - start), random))
+            writer.write_table(ten_columns(min(ROW_GROUP_ROWS, rows - start), random))
     return rows
-
-
-def _columns(rows: int, random: np.random.Generator) -> pa.Table:
-    columns = people(rows, int(random.integers(1, 1000)))
-    more = {"balance": random.normal(0, 1000, rows), "visits": random.integers(0, 50, rows),
-            "opened": pa.array(random.integers(0, 20_000, rows).astype(np.int32)).view(pa.date32()),
-            "token": random.integers(0, 2**62, rows), "score": random.random(rows),
-            "note": columns["city"]}
-    for name, values in more.items():
-        columns = columns.append_column(name, values if isinstance(values, pa.ChunkedArray)
-                                        else pa.array(values))
-    return columns
 
 
 def _attached(path: Path) -> None:
@@ -110,7 +97,7 @@ def _target(comparison: Comparison) -> str:
 def _bytes_read(path: Path) -> dict[str, int]:
     """The bytes of the column and the footer, and the bytes read to build the filters."""
     handler = CountingHandler()
-    with ParquetFile(str(path), filesystem=pa_fs.PyFileSystem(handler)) as file:
+    with OpenFile(str(path), filesystem=pa_fs.PyFileSystem(handler)) as file:
         footer, hashes = file.footer, ColumnHashes(file)
         [ordinal] = [column.ordinal for column in file.columns if column.path == COLUMN]
         chunks = [chunks[ordinal] for chunks in footer.row_groups]

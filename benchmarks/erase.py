@@ -72,7 +72,7 @@ def _write(folder: Path, files: int, rows: int, own: int, ring: Keyring) -> list
 
 def _erase(folder: Path, values: Iterator[str], ring: Keyring, index: str) -> None:
     result = secure_bloom.erase(folder, "ssn", next(values), ring, index=index)
-    if not result.is_complete or len(result.files) != 1:
+    if not result.ok or len(result.files) != 1:
         raise RuntimeError(f"nothing was erased: {result}")
 
 

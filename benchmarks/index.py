@@ -108,7 +108,7 @@ def _written(plan: Plan, ring: Keyring) -> Comparison:
 
     def write(name: str, index: Any) -> None:
         secure_bloom.write_dataset(rows, folder / name, mode="overwrite", bloom_filters=FILTERS,
-                                   encryption=encryption(), keys=ring, index=index)
+                                   encryption=encryption(), keys=ring, index_columns=index)
 
     return compare(f"write_dataset of {rows.num_rows:,} rows", {
         WITHOUT: lambda: write("without", ()), WITH: lambda: write("with", "ssn")}, plan.rounds)

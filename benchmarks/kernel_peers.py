@@ -68,9 +68,9 @@ def _cpp_command(source: Path, found: list[Path], to: Path) -> list[str]:
             "-o", str(to / source.stem), *map(str, found), f"-Wl,-rpath,{found[0].parent}"]
 
 
-def parquet_java() -> Peer:
-    """Start parquet-java, using the jars of Spark."""
-    source = HERE / "JavaKernels.java"
+def parquet_java(name: str = "JavaKernels") -> Peer:
+    """Start one of the Java programs here, with parquet-java from the jars of Spark."""
+    source = HERE / f"{name}.java"
     folder = cached_build([source], importlib.metadata.version("pyspark"),
                           lambda to: run_compiler([find_tool("javac"), "--release", "17", "-cp",
                                                    f"{jars()}/*", "-d", str(to), str(source)]))

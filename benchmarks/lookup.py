@@ -61,7 +61,7 @@ def write_files(folder: Path, files: int, rows: int, ring: Keyring) -> list[str]
     for number in range(files):
         part = people(rows, seed=number)
         write_table(part, folder / f"{number:05}.parquet", bloom_filters=FILTERS,
-                    encryption=encryption(), kms=ring, durable=False)
+                    encryption=encryption(), keys=ring, durable=False)
         values.append(part["ssn"][rows // 2].as_py())
     return values
 

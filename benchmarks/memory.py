@@ -40,7 +40,7 @@ def _pyarrow(path: Path, schema: pa.Schema, ring: Keyring, **options) -> pq.Parq
 
 
 def _ours(path: Path, schema: pa.Schema, ring: Keyring, **options) -> ParquetWriter:
-    return ParquetWriter(path, schema, bloom_filters=FILTERS, encryption=encryption(), kms=ring,
+    return ParquetWriter(path, schema, bloom_filters=FILTERS, encryption=encryption(), keys=ring,
                          **options)
 
 

@@ -28,6 +28,19 @@ def people(rows: int, seed: int = 1) -> pa.Table:
         "city": cities.take(pa.array(random.integers(0, len(cities), rows)))})
 
 
+def ten_columns(rows: int, random: np.random.Generator) -> pa.Table:
+    """The four columns of people, and six more."""
+    columns = people(rows, int(random.integers(1, 1000)))
+    more = {"balance": random.normal(0, 1000, rows), "visits": random.integers(0, 50, rows),
+            "opened": pa.array(random.integers(0, 20_000, rows).astype(np.int32)).view(pa.date32()),
+            "token": random.integers(0, 2**62, rows), "score": random.random(rows),
+            "note": columns["city"]}
+    for name, values in more.items():
+        columns = columns.append_column(name, values if isinstance(values, pa.ChunkedArray)
+                                        else pa.array(values))
+    return columns
+
+
 def digits(numbers: np.ndarray) -> pa.StringArray:
     """Convert numbers to strings of nine digits."""
     text = np.empty((numbers.size, 9), np.uint8)

@@ -14,10 +14,17 @@ BANDWIDTH = 100e6  #: bytes per second
 
 
 class SlowStore(pa_fs.FileSystemHandler):
-    """Reads of local files as from a store; nothing can be written."""
+    """Reads of local files as from a store; nothing can be written.
+
+    Attributes
+    ----------
+    bytes_read : int
+        Of all files.
+    """
 
     def __init__(self) -> None:
         self._local = pa_fs.LocalFileSystem()
+        self.bytes_read = 0
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SlowStore)
@@ -47,7 +54,7 @@ class SlowStore(pa_fs.FileSystemHandler):
 
     def open_input_file(self, path: str) -> pa.NativeFile:
         """Open a file; each read is a request."""
-        return pa.PythonFile(_SlowFile(self._local.open_input_file(path)), "r")
+        return pa.PythonFile(_SlowFile(self._local.open_input_file(path), self), "r")
 
     def open_input_stream(self, path: str) -> pa.NativeFile:
         """Open a file as a stream."""
@@ -61,12 +68,13 @@ class SlowStore(pa_fs.FileSystemHandler):
 
 
 class _SlowFile:
-    def __init__(self, file: pa.NativeFile):
-        self._file = file
+    def __init__(self, file: pa.NativeFile, store: SlowStore):
+        self._file, self._store = file, store
         self.closed = False
 
     def read(self, size: int = -1) -> bytes:
         data = self._file.read(None if size < 0 else size)
+        self._store.bytes_read += len(data)
         _wait(len(data))
         return data
 

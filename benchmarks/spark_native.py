@@ -42,7 +42,7 @@ def _lookups(spark: SparkSession, crowd: DataFrame, plan: Plan) -> Comparison:
     path, keyring = str(folder / "people"), Keyring(folder / "keyring.json")
     crowd.repartition(FILES).write.options(**_native_options(folder), **ROW_GROUP).parquet(path)
     wanted = [row.ssn for row in crowd.limit(LOOKUPS).collect()]
-    known = native.read_options(path, kms=keyring)
+    known = native.read_options(path, keys=keyring)
 
     def looking(read: Callable[[str], DataFrame]) -> Callable[[], None]:
         def look() -> None:
@@ -57,13 +57,13 @@ def _lookups(spark: SparkSession, crowd: DataFrame, plan: Plan) -> Comparison:
         "Java KMS class": looking(lambda ssn: natively(NATIVE, ssn)),
         "native": looking(lambda ssn: natively(known, ssn)),
         "native, new options": looking(
-            lambda ssn: natively(native.read_options(path, kms=keyring), ssn)),
-        "secure_parquet": looking(lambda ssn: secure_bloom.spark.load(
-            spark, path, [("ssn", "=", ssn)], keyring=str(folder / "keyring.json"))),
+            lambda ssn: natively(native.read_options(path, keys=keyring), ssn)),
+        "secure_parquet": looking(lambda ssn: secure_bloom.spark.read(
+            spark, path, [("ssn", "=", ssn)], keys=str(folder / "keyring.json"))),
     }, plan.rounds, clock=cpu_time)
 
 
 def _native_options(folder: Path) -> dict[str, str]:
     return native.write_options(
         encryption=EncryptionConfiguration("footer", {"pii": PEOPLE["sensitive"]}),
-        bloom_filters=dict.fromkeys(PEOPLE["filters"], True), kms=Keyring(folder / "keyring.json"))
+        bloom_filters=dict.fromkeys(PEOPLE["filters"], True), keys=Keyring(folder / "keyring.json"))

@@ -2,9 +2,7 @@
 
 Both write the same rows with the same encryption, filters and compression, from the same local
 Spark. Spark's writer needs a KMS class written in Java, which is compiled here with javac.
-``engine native`` is ``secure_bloom.spark.write`` with that writer, which also verifies the files
-and commits them. It lets Spark choose the size of each filter; compare it with ``Spark, adaptive
-filters``. Two more contestants show where the time goes: ``noop`` only produces the rows, ``to
+Two more contestants show where the time goes: ``noop`` only produces the rows, ``to
 Python`` also passes them to Python tasks, which discard them. One writes with an index of a column.
 
 The first writes of the session are measured once: Spark's own, so that the JVM is warm, and then
@@ -29,8 +27,6 @@ from benchmarks.compare import Comparison, compare, spread, table
 from benchmarks.local_spark import NATIVE, session
 from benchmarks.people import keyring
 from benchmarks.section import Plan, Section
-from secure_bloom import EncryptionConfiguration
-from secure_bloom.keys import Keyring
 from secure_bloom.spark import native
 
 LINEITEM = {"sensitive": ["l_orderkey", "l_partkey", "l_comment"],
@@ -130,31 +126,13 @@ def _contestants(frame: DataFrame, plan: dict, folder: Path) -> dict[str, Callab
             writer.mode("append").save(str(target))
         return save
 
-    def natively() -> None:
-        target = folder / "out" / "engine"
-        shutil.rmtree(target, ignore_errors=True)
-        secure_bloom.spark.write(frame, target, keys=keys, engine="native", **options)
-
     return {
         "Spark": saving("parquet", **options, **NATIVE),
-        "Spark, adaptive filters": saving("parquet", **options, **_adaptive(plan, folder),
-                                          **NATIVE),
-        "engine native": natively,
-        OURS: saving("secure_parquet", **options, keyring=keys),
-        INDEXED: saving("secure_parquet", **options, keyring=keys, index_columns=plan["index"]),
+        OURS: saving("secure_parquet", **options, keys=keys),
+        INDEXED: saving("secure_parquet", **options, keys=keys, index_columns=plan["index"]),
         "to Python": saving("to_python"),
         "noop": saving("noop"),
     }
-
-
-def _adaptive(plan: dict, folder: Path) -> dict[str, str]:
-    """Return the options by which ``engine native`` lets Spark choose the size of filters."""
-    options = native.write_options(
-        encryption=EncryptionConfiguration("footer", {"pii": plan["sensitive"]}),
-        bloom_filters=plan["filters"], kms=Keyring(folder / "keyring.json"))
-    return {name: value for name, value in options.items()
-            if name.startswith("parquet.bloom.filter")
-            and not name.startswith("parquet.bloom.filter.enabled#")}
 
 
 def data_source_session(folder: Path) -> SparkSession:

@@ -65,7 +65,7 @@ table = pq.read_table("people.parquet")
 for _ in range(3):
     start = time.perf_counter()
     write_table(table, "written.parquet", bloom_filters={{"ssn": True, "id": True}},
-                encryption=encryption(), kms=Keyring("keyring.json"))
+                encryption=encryption(), keys=Keyring("keyring.json"))
     print(time.perf_counter() - start)
 """
 KERNELS = {"built": "", "numpy": "numpy", "numba": "numba"}
@@ -78,11 +78,11 @@ def run(plan: Plan) -> Section:
     ring = keyring(plan.folder / "keyring.json")
     rows = people(10_000)
     write_table(rows, plan.folder / "file.parquet", bloom_filters={"ssn": True},
-                encryption=encryption(), kms=ring)
+                encryption=encryption(), keys=ring)
     (plan.folder / "folder").mkdir()
     for number in range(10):
         write_table(rows.slice(number * 1000, 1000), plan.folder / "folder" / f"{number}.parquet",
-                    bloom_filters={"ssn": True}, encryption=encryption(), kms=ring)
+                    bloom_filters={"ssn": True}, encryption=encryption(), keys=ring)
     lookups, lookup_times = _lookups(plan, rows["ssn"][5000].as_py())
     writes, write_times = _writes(plan)
     return Section(f"{lookups}\n\n{writes}", {"lookups": lookup_times, "writes": write_times})

@@ -39,7 +39,7 @@ def run(plan: Plan) -> Section:
 
 
 def _contestants(rows: pa.Table, ring, target) -> dict:
-    ours = partial(write_table, rows, encryption=encryption(), kms=ring)
+    ours = partial(write_table, rows, encryption=encryption(), keys=ring)
 
     def theirs(**options) -> None:
         with pq.ParquetWriter(target(), rows.schema, **options) as writer:

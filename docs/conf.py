@@ -5,6 +5,7 @@ a code host and on the site.
 """
 
 import re
+from pathlib import Path
 
 from secure_bloom import __version__
 
@@ -41,10 +42,22 @@ napoleon_use_rtype = False
 napoleon_use_ivar = True
 
 
+def page_titles():
+    """Map the titles of pages, up to a colon, to their names."""
+    texts = {path.stem: path.read_text() for path in Path(__file__).parent.glob("*.md")}
+    return {re.match(r"# ([^:\n]*)", text)[1].replace("`", ""): name
+            for name, text in texts.items()}
+
+
 def link_pages(app, what, name, obj, options, lines):
-    """Make links of the pages that docstrings name: ``docs/keys.md``."""
-    for number, line in enumerate(lines):
-        lines[number] = re.sub(r"(?:``)?\bdocs/([a-z-]+)\.md\b(?:``)?", r":doc:`/docs/\1`", line)
+    """Make links of the pages that docstrings name by their title: the page "Row filters"."""
+    text = re.sub(r'the page "([^"]+)"',
+                  lambda page: f":doc:`{' '.join(page[1].split())} "
+                               f"</docs/{TITLES[' '.join(page[1].split())]}>`", "\n".join(lines))
+    lines[:] = text.split("\n")
+
+
+TITLES = page_titles()
 
 
 def split_attributes(app, what, name, obj, options, lines):
@@ -78,6 +91,12 @@ def break_long_names(app, pagename, templatename, context, doctree):
         lambda name: re.sub(r"([._/#])(?=\w)", r"\1<wbr>", name[0]), context.get("body", ""))
 
 
+def leave_out_of_the_sidebar(app, doctree):
+    """Let pages be in no table of contents: the reports to other projects, which pages link to."""
+    if app.env.docname.startswith("docs/peers/"):
+        app.env.metadata[app.env.docname]["orphan"] = True
+
+
 def setup(app):
     app.connect("autodoc-process-docstring", link_pages)
     app.connect("autodoc-process-docstring", split_attributes, priority=600)  # after napoleon
@@ -85,3 +104,4 @@ def setup(app):
     app.connect("sphinx-click-process-description", mark_options)
     app.connect("sphinx-click-process-options", mark_options)
     app.connect("html-page-context", break_long_names)
+    app.connect("doctree-read", leave_out_of_the_sidebar)

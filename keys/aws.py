@@ -21,16 +21,11 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     KeyUnwrapError,
     KmsUnavailableError,
-    MissingExtraError,
+    needs_extra,
 )
-from secure_bloom.keys.kms import (
-    LONGEST_RESPONSE,
-    KmsClient,
-    check_endpoint,
-    check_limits,
-    is_plain_http,
-)
+from secure_bloom.keys.kms import check_endpoint, is_plain_http
 from secure_bloom.keys.per_process import PerProcess
+from secure_bloom.keys.remote import LONGEST_RESPONSE, RemoteKms, decoded, no_response
 
 # An ARN names an account, whose owner decides what it unwraps.
 _ARN = re.compile(r"arn:[\w-]+:kms:[\w-]+:(\d{12}):(key|alias)/[\w/-]+", re.ASCII)
@@ -60,16 +55,16 @@ _ANSWERS = {
     (KeyAccessError, "the AWS credentials are missing, wrong or expired"))
 
 
-class AwsKms(KmsClient):
+class AwsKms(RemoteKms):
     """Master keys in AWS KMS, through boto3 with its default credential search.
 
     A master key is named by its key id, its key ARN, or an alias such as ``alias/bloom``. The name
     is authenticated: a key that was wrapped as ``alias/bloom`` can be unwrapped only as
     ``alias/bloom``, not by the ARN behind it, and no longer once the alias points elsewhere.
 
-    A reader takes the name from the file. Who can write there could name a key of another account,
-    which is then called, and may return any key. So to unwrap, an ARN must be of an account in
-    ``accounts``.
+    A reader takes the name from the file. Anyone who can write files could name a key of another
+    account, which would be called, and could return any key. So an ARN is unwrapped only if its
+    account is in ``accounts``.
 
     Only the settings are pickled. Thread-safe, and usable after a fork.
 
@@ -82,7 +77,7 @@ class AwsKms(KmsClient):
     profile : str, optional
         A profile of the AWS configuration files.
     accounts : iterable of str, optional
-        Accounts, of 12 digits each, with whose keys something may be unwrapped. Default: the
+        Accounts (12 digits) whose keys may unwrap. Default: the
         account of the credentials, for which AWS STS is asked once if a name is an ARN.
     timeout : float
         Seconds to wait for the connection, and again for the response.
@@ -102,92 +97,78 @@ class AwsKms(KmsClient):
         self.accounts = None if accounts is None else _checked_accounts(accounts)
         if endpoint_url is not None:
             check_endpoint(endpoint_url)
-        check_limits(timeout, attempts)
+        super().__init__(timeout, attempts)
         self.region = region
         self.endpoint_url = endpoint_url
         self.profile = profile
-        self.timeout = timeout
-        self.attempts = attempts
-        self._connection, self._own_account = PerProcess(), PerProcess()
+        self._own_account = PerProcess()
 
-    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
-        """See :meth:`KmsClient.wrap_key`; the result is AWS's blob in base64."""
-        blob = self._call("Encrypt", "CiphertextBlob", master_key_identifier,
-                          Plaintext=bytes(key_bytes))
+    def _wrap(self, key: bytes, name: str) -> str:
+        blob = self._call("Encrypt", "CiphertextBlob", name, Plaintext=key)
         return base64.b64encode(blob).decode("ascii")
 
-    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
-        """See :meth:`KmsClient.unwrap_key`."""
-        try:
-            blob = base64.b64decode(wrapped_key, validate=True)
-        except ValueError:
-            blob = b""
+    def _unwrap(self, wrapped: str, name: str) -> bytes:
+        blob = decoded(wrapped)
         if not blob:
-            raise KeyUnwrapError(f"AWS KMS, master key {master_key_identifier!r}: the wrapped key "
-                                 "is not valid base64")
-        self._check_account(master_key_identifier)
-        return self._call("Decrypt", "Plaintext", master_key_identifier, CiphertextBlob=blob)
+            raise KeyUnwrapError("the wrapped key is not valid base64")
+        self._check_account(name)
+        return self._call("Decrypt", "Plaintext", name, CiphertextBlob=blob)
 
     def _check_account(self, name: str) -> None:
         """Check that a name which a file has given is not that of a foreign key."""
         if ":" not in name:
             return  # a key id or an alias, in the account of the credentials
-        where = f"AWS KMS, master key {name!r}"
         arn = _ARN.fullmatch(name)
         if arn is None:
-            raise KeyNotFoundError(f"{where}: this is not a valid KMS key name")
+            raise KeyNotFoundError("this is not a valid KMS key name")
         allowed = self.accounts
         if allowed is None:
-            allowed = [self._own_account.get(lambda: self._find_account(where))]
+            allowed = [self._own_account.get(self._find_account)]
         if arn[1] not in allowed:
             raise KeyAccessError(
-                f"{where}: it belongs to account {arn[1]}, whose keys are not accepted, because "
-                "whoever wrote the file could choose it; if you trust that account, specify "
-                "accounts= (awskms:?accounts=...)")
+                f"it belongs to account {arn[1]}, whose keys are not accepted, because whoever "
+                "wrote the file could choose it; if you trust that account, specify accounts= "
+                "(awskms:?accounts=...)")
 
-    def _find_account(self, where: str) -> str:
+    def _find_account(self) -> str:
         try:
-            client = self._open("sts", None, where)
+            client = self._open("sts", None)
             account = client.get_caller_identity().get("Account")
         except KeyRetrievalError:
             raise
         except Exception as error:  # as for a call of KMS
             raise KmsUnavailableError(
-                f"{where}: AWS STS does not say of which account the credentials are "
+                "AWS STS does not say of which account the credentials are "
                 f"({type(error).__name__}); specify accounts= (awskms:?accounts=...)") from None
         if not isinstance(account, str):
-            raise KmsUnavailableError(f"{where}: this is not a valid AWS STS response")
+            raise KmsUnavailableError("this is not a valid AWS STS response")
         return account
 
     def _call(self, action: str, result: str, name: str, **parameters: Any) -> bytes:
-        where = f"AWS KMS, master key {name!r}"
-        client = self._connection.get(lambda: self._open("kms", self.endpoint_url, where))
+        client = self._connection.get(lambda: self._open("kms", self.endpoint_url))
         from botocore.exceptions import BotoCoreError, ClientError
         context = {"secure_bloom:purpose": "key-wrapping", "secure_bloom:master-key": name}
         try:
             answer = getattr(client, action.lower())(
                 KeyId=name, EncryptionContext=context, **parameters)
         except ClientError as error:
-            raise _refusal(error, action, where) from error
+            raise _refusal(error, action) from error
         except BotoCoreError as error:
-            raise _fault(error, where) from _harmless(error)
+            raise _fault(error) from _harmless(error)
         except Exception as error:  # botocore's parser raises many; some quote the response
-            raise KmsUnavailableError(f"{where}: this is not a valid AWS KMS response "
+            raise KmsUnavailableError("this is not a valid AWS KMS response "
                                       f"({type(error).__name__})") from None
         value = answer.get(result) if isinstance(answer, dict) else None
         if not isinstance(value, bytes):
-            raise KmsUnavailableError(f"{where}: this is not a valid AWS KMS response")
+            raise KmsUnavailableError("this is not a valid AWS KMS response")
         return value
 
-    def _open(self, service: str, endpoint_url: str | None, where: str) -> Any:
+    def _open(self, service: str, endpoint_url: str | None) -> Any:
         """Return a client of a service of AWS."""
-        try:
+        with needs_extra("AWS KMS needs boto3", "aws"):
             import boto3
             from botocore.config import Config
             from botocore.exceptions import BotoCoreError
-        except ImportError as error:
-            raise MissingExtraError(
-                f"AWS KMS needs boto3 ({error}): pip install 'secure_bloom[aws]'") from error
         config = Config(connect_timeout=self.timeout, read_timeout=self.timeout,
                         retries={"mode": "standard", "total_max_attempts": self.attempts})
         try:
@@ -199,10 +180,13 @@ class AwsKms(KmsClient):
                                         config=config.merge(Config(proxies={})),
                                         endpoint_url=client.meta.endpoint_url)
         except BotoCoreError as error:
-            raise _fault(error, where) from error
+            raise _fault(error) from error
         check_endpoint(client.meta.endpoint_url)  # it may come from the environment
         _limit_responses(client)
         return client
+
+    def _where(self, name: str) -> str:
+        return f"AWS KMS, master key {name!r}"
 
     def __repr__(self) -> str:
         return (f"<AwsKms region={self.region!r} endpoint_url={self.endpoint_url!r} "
@@ -257,32 +241,31 @@ class _ShortResponses:
         self._session.close()
 
 
-def _refusal(error: Any, action: str, where: str) -> KeyRetrievalError:
+def _refusal(error: Any, action: str) -> KeyRetrievalError:
     """Return the error for an error response."""
     code = str(error.response.get("Error", {}).get("Code"))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     if code in _ANSWERS:
         kind, meaning = _ANSWERS[code]
-        return kind(f"{where}: {meaning.format(action=f'kms:{action}')} ({code})")
+        return kind(f"{meaning.format(action=f'kms:{action}')} ({code})")
     if code in _THROTTLED or status == 429 or status >= 500:
-        return KmsUnavailableError(f"{where}: overloaded or failing ({code}); try again later")
-    return KeyRetrievalError(f"{where}: the request was refused ({code})")
+        return KmsUnavailableError(f"overloaded or failing ({code}); try again later")
+    return KeyRetrievalError(f"the request was refused ({code})")
 
 
-def _fault(error: Any, where: str) -> KeyRetrievalError:
+def _fault(error: Any) -> KeyRetrievalError:
     """Return the error for a call that got no response."""
     from botocore import exceptions as boto
     name = type(error).__name__
     if isinstance(error, boto.HTTPClientError | boto.ConnectionError):
-        return KmsUnavailableError(f"{where}: no response ({name}); check the network and the "
-                                   "endpoint, or try again later")
+        return no_response(error)
     if isinstance(error, boto.NoCredentialsError | boto.PartialCredentialsError
                   | boto.CredentialRetrievalError | boto.TokenRetrievalError | boto.SSOError):
-        return KeyAccessError(f"{where}: AWS credentials could not be obtained ({name})")
+        return KeyAccessError(f"AWS credentials could not be obtained ({name})")
     if isinstance(error, boto.ParamValidationError):
-        return KeyNotFoundError(f"{where}: this is not a valid KMS key name")
-    return KeyRetrievalError(f"{where}: the AWS configuration is unusable ({name}); set a region, "
-                             "and check that the profile exists")
+        return KeyNotFoundError("this is not a valid KMS key name")
+    return KeyRetrievalError(f"the AWS configuration is unusable ({name}); set a region, and check "
+                             "that the profile exists")
 
 
 def _harmless(error: Any) -> Any:

@@ -32,18 +32,12 @@ from secure_bloom.errors import (
     KeyUnwrapError,
     KmsUnavailableError,
     MissingExtraError,
+    installation,
+    needs_extra,
 )
 from secure_bloom.keys.attempts import until_available
-from secure_bloom.keys.kms import (
-    LONGEST_RESPONSE,
-    KmsClient,
-    check_endpoint,
-    check_limits,
-    is_loopback,
-    unwrap_locally,
-    wrap_locally,
-)
-from secure_bloom.keys.per_process import PerProcess
+from secure_bloom.keys.kms import check_endpoint, is_loopback, unwrap_locally, wrap_locally
+from secure_bloom.keys.remote import LONGEST_RESPONSE, RemoteKms, decoded, no_response
 
 _ALGORITHM = "RSA-OAEP-256"
 # Before, the first requests of several threads could be sent with the body of one of them.
@@ -54,7 +48,7 @@ _VERSION = re.compile(r"/keys/([^/]+)/([0-9A-Za-z]{1,64})", re.ASCII)
 _KEY_NAME = re.compile(r"[0-9A-Za-z-]{1,127}", re.ASCII)
 
 
-class AzureKms(KmsClient):
+class AzureKms(RemoteKms):
     """Master keys in Azure Key Vault or Managed HSM, through azure-keyvault-keys.
 
     A master key is named by the name of an RSA key in the vault. The newest version of the key
@@ -81,54 +75,45 @@ class AzureKms(KmsClient):
         If the address or a limit cannot be used.
     """
 
+    _no_pickle = ("an AzureKms with a credential given as an object cannot be pickled, because the "
+                  "pickle might contain secrets: let DefaultAzureCredential find one where it is "
+                  "used")
+
     def __init__(self, vault_url: str, *, credential: Any = None, timeout: float = 5,
                  attempts: int = 4):
         check_endpoint(vault_url)
         parts = urlsplit(vault_url)
         if parts.scheme != "https" or parts.path not in ("", "/"):
             raise ValueError("the address of a vault must be https://NAME.vault.azure.net")
-        check_limits(timeout, attempts)
+        super().__init__(timeout, attempts)
         self.vault_url = vault_url.rstrip("/")
-        self.timeout = timeout
-        self.attempts = attempts
-        self._credential = credential
-        self._connection = PerProcess()
+        self._secret = credential
 
-    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
-        """See :meth:`KmsClient.wrap_key`."""
+    def _wrap(self, key: bytes, name: str) -> str:
         between = os.urandom(32)
-        wrapped, version = self._call("wrapkey", master_key_identifier, "", between)
-        sealed = wrap_locally(between, bytes(key_bytes), master_key_identifier.encode())
+        wrapped, version = self._call("wrapkey", name, "", between)
+        sealed = wrap_locally(between, key, name.encode())
         return f"azurekeyvault:v1:{version}:{base64.b64encode(wrapped).decode('ascii')}:{sealed}"
 
-    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
-        """See :meth:`KmsClient.unwrap_key`."""
-        if isinstance(wrapped_key, bytes):
-            wrapped_key = wrapped_key.decode("ascii", "replace")
-        where = self._where(master_key_identifier)
-        parts = _WRAPPED.fullmatch(wrapped_key)
+    def _unwrap(self, wrapped: str, name: str) -> bytes:
+        parts = _WRAPPED.fullmatch(wrapped)
+        raw = decoded(parts[2]) if parts else b""
+        if parts is None or not raw:
+            raise KeyUnwrapError("this is not a key that was wrapped with Azure Key Vault")
+        between, _ = self._call("unwrapkey", name, parts[1], raw)
         try:
-            wrapped = base64.b64decode(parts[2], validate=True) if parts else b""
-        except ValueError:
-            wrapped = b""
-        if parts is None or not wrapped:
-            raise KeyUnwrapError(f"{where}: this is not a key that was wrapped with Azure Key "
-                                 "Vault")
-        between, _ = self._call("unwrapkey", master_key_identifier, parts[1], wrapped)
-        try:
-            return unwrap_locally(between, parts[3], master_key_identifier.encode())
+            return unwrap_locally(between, parts[3], name.encode())
         except KeyUnwrapError:
             del between  # programs that report errors show variables
-            raise KeyUnwrapError(f"{where}: the wrapped key cannot be unwrapped; it was changed, "
-                                 "or wrapped under another name") from None
+            raise KeyUnwrapError("the wrapped key cannot be unwrapped; it was changed, or wrapped "
+                                 "under another name") from None
 
     def _call(self, action: str, name: str, version: str, value: bytes) -> tuple[bytes, str]:
         """Have the vault wrap or unwrap; return the result, and the key's version."""
-        where = self._where(name)
         if not _KEY_NAME.fullmatch(name):
-            raise KeyNotFoundError(f"{where}: this is not a valid key name; it may contain "
-                                   "letters, digits and '-'")
-        client = self._connection.get(lambda: self._connect(where))
+            raise KeyNotFoundError("this is not a valid key name; it may contain letters, digits "
+                                   "and '-'")
+        client = self._connection.get(self._connect)
         from azure.core.rest import HttpRequest
         path = "/".join(filter(None, ("/keys", name, version, action)))
         body = {"alg": _ALGORITHM, "value": base64.urlsafe_b64encode(value).decode().rstrip("=")}
@@ -136,54 +121,25 @@ class AzureKms(KmsClient):
         # Not CryptographyClient: it wraps with a public key that it has cached, so that neither
         # a revoked permission nor a new version of the key is noticed, and nothing is logged.
         def attempt() -> tuple[bytes, str]:
-            status, answer = self._ask(lambda: _sent(client, HttpRequest("POST", path, json=body)),
-                                       where)
+            status, answer = _ask(lambda: _sent(client, HttpRequest("POST", path, json=body)))
             if status != 200:
-                raise _refusal(status, action, where)
-            return _result(answer, name, where)
+                raise _refusal(status, action)
+            return _result(answer, name)
 
         return until_available(attempt, self.attempts)
 
-    def _ask(self, call: Callable[[], tuple[int, bytes]], where: str) -> tuple[int, bytes]:
-        """Return the response to one request; errors do not show what either contains."""
-        from azure.core.exceptions import (
-            ClientAuthenticationError,
-            ServiceRequestError,
-            ServiceResponseError,
-        )
-        try:
-            return call()
-        except ClientAuthenticationError as error:
-            raise KeyAccessError(f"{where}: Azure credentials could not be obtained "
-                                 f"({type(error).__name__}); see DefaultAzureCredential of "
-                                 "azure-identity for where they are searched") from None
-        except (ServiceRequestError, ServiceResponseError) as error:
-            raise KmsUnavailableError(f"{where}: no response ({type(error).__name__}); check the "
-                                      "network and the address, or try again later") from None
-        except OSError as error:
-            raise _unusable(error, where) from None
-        except ValueError as error:  # the vault requests a token for somewhere else
-            raise KeyRetrievalError(f"{where}: this is not an Azure Key Vault "
-                                    f"({type(error).__name__})") from None
-        except Exception as error:  # decoders, which may quote the response
-            raise _no_answer(where, error) from None
-
-    def _connect(self, where: str) -> Any:
-        try:
+    def _connect(self) -> Any:
+        with needs_extra("Azure Key Vault needs azure-keyvault-keys and azure-identity", "azure"):
             from azure.identity import DefaultAzureCredential
             from azure.keyvault.keys import KeyClient, __version__
-        except ImportError as error:
-            raise MissingExtraError(
-                f"Azure Key Vault needs azure-keyvault-keys and azure-identity ({error}): "
-                "pip install 'secure_bloom[azure]'") from error
         if tuple(map(int, re.findall("[0-9]+", __version__)[:3])) < _OLDEST:
             raise MissingExtraError(
                 f"Azure Key Vault needs another azure-keyvault-keys than {__version__}, which may "
-                "mix up the keys of threads: pip install --upgrade 'secure_bloom[azure]'")
+                f"mix up the keys of threads: {installation('azure')}")
         try:
-            credential = self._credential or DefaultAzureCredential()
+            credential = self._secret or DefaultAzureCredential()
         except ValueError as error:
-            raise _unusable(error, where) from None
+            raise _unusable(error) from None
         # A vault may request tokens only for its own domain, which a loopback address is not.
         return KeyClient(
             self.vault_url, credential, connection_timeout=self.timeout,
@@ -193,15 +149,32 @@ class AzureKms(KmsClient):
     def _where(self, name: str) -> str:
         return f"Azure Key Vault {self.vault_url}, master key {name!r}"
 
-    def __getstate__(self) -> dict[str, Any]:
-        if self._credential is not None:
-            raise TypeError("an AzureKms with a credential given as an object cannot be pickled, "
-                            "because the pickle might contain secrets: let "
-                            "DefaultAzureCredential find one where it is used")
-        return self.__dict__
-
     def __repr__(self) -> str:
         return f"<AzureKms vault_url={self.vault_url!r}>"
+
+
+def _ask(call: Callable[[], tuple[int, bytes]]) -> tuple[int, bytes]:
+    """Return the response to one request; errors do not show what either contains."""
+    from azure.core.exceptions import (
+        ClientAuthenticationError,
+        ServiceRequestError,
+        ServiceResponseError,
+    )
+    try:
+        return call()
+    except ClientAuthenticationError as error:
+        raise KeyAccessError(f"Azure credentials could not be obtained ({type(error).__name__}); "
+                             "see DefaultAzureCredential of azure-identity for where they are "
+                             "searched") from None
+    except (ServiceRequestError, ServiceResponseError) as error:
+        raise no_response(error, "address") from None
+    except OSError as error:
+        raise _unusable(error) from None
+    except ValueError as error:  # the vault requests a token for somewhere else
+        raise KeyRetrievalError(
+            f"this is not an Azure Key Vault ({type(error).__name__})") from None
+    except Exception as error:  # decoders, which may quote the response
+        raise _no_answer(error) from None
 
 
 def _sent(client: Any, request: Any) -> tuple[int, bytes]:
@@ -219,7 +192,7 @@ def _sent(client: Any, request: Any) -> tuple[int, bytes]:
     return response.status_code, body
 
 
-def _result(body: bytes, name: str, where: str) -> tuple[bytes, str]:
+def _result(body: bytes, name: str) -> tuple[bytes, str]:
     """Return what the vault wrapped or unwrapped, and with which version of the key."""
     try:
         answer = json.loads(body)
@@ -227,44 +200,42 @@ def _result(body: bytes, name: str, where: str) -> tuple[bytes, str]:
         key = _VERSION.fullmatch(urlsplit(str(answer["kid"])).path)
         raw = base64.b64decode(value + "=" * (-len(value) % 4), b"-_", validate=True)
     except Exception as error:  # those of JSON and of base64 quote the response
-        raise _no_answer(where, error) from None
+        raise _no_answer(error) from None
     if key is None or key[1].lower() != name.lower() or not raw:
-        raise _no_answer(where)
+        raise _no_answer()
     return raw, key[2]
 
 
-def _no_answer(where: str, error: Exception | None = None) -> KmsUnavailableError:
+def _no_answer(error: Exception | None = None) -> KmsUnavailableError:
     kind = f" ({type(error).__name__})" if error else ""
-    return KmsUnavailableError(f"{where}: this is not a valid response of Azure Key Vault{kind}")
+    return KmsUnavailableError(f"this is not a valid response of Azure Key Vault{kind}")
 
 
-def _unusable(error: Exception, where: str) -> KeyRetrievalError:
-    return KeyRetrievalError(f"{where}: the settings for Azure are unusable "
-                             f"({type(error).__name__}); check the variables AZURE_* and "
-                             "REQUESTS_CA_BUNDLE")
+def _unusable(error: Exception) -> KeyRetrievalError:
+    return KeyRetrievalError(f"the settings for Azure are unusable ({type(error).__name__}); check "
+                             "the variables AZURE_* and REQUESTS_CA_BUNDLE")
 
 
-def _refusal(status: int, action: str, where: str) -> KeyRetrievalError:
+def _refusal(status: int, action: str) -> KeyRetrievalError:
     """Return the error for an error response. The vault's own message is never read."""
     shown = f"HTTP {status}"
     if status in (408, 429) or status >= 500:
-        return KmsUnavailableError(f"{where}: overloaded or failing ({shown}); try again later")
+        return KmsUnavailableError(f"overloaded or failing ({shown}); try again later")
     if status == 401:
-        return KeyAccessError(f"{where}: the credentials are wrong or expired, or belong to "
-                              f"another tenant ({shown})")
+        return KeyAccessError("the credentials are wrong or expired, or belong to another tenant "
+                              f"({shown})")
     if status == 403:
         verb = action.removesuffix("key")
         return KeyAccessError(
-            f"{where}: access is denied; a role must allow Microsoft.KeyVault/vaults/keys/{verb}/"
-            f"action, the key must be enabled and valid now, its operations must include {verb}Key "
-            f"and the firewall of the vault must let this machine pass ({shown})")
+            f"access is denied; a role must allow Microsoft.KeyVault/vaults/keys/{verb}/action, "
+            f"the key must be enabled and valid now, its operations must include {verb}Key and the "
+            f"firewall of the vault must let this machine pass ({shown})")
     if status == 404:
-        return KeyNotFoundError(f"{where}: there is no such key, or no such version of it "
-                                f"({shown})")
+        return KeyNotFoundError(f"there is no such key, or no such version of it ({shown})")
     if status == 409:
-        return KeyAccessError(f"{where}: the key is deleted or being recovered ({shown})")
+        return KeyAccessError(f"the key is deleted or being recovered ({shown})")
     if status == 400 and action == "unwrapkey":
-        return KeyUnwrapError(f"{where}: the wrapped key cannot be unwrapped; it was changed, or "
-                              "wrapped with another key")
-    return KeyRetrievalError(f"{where}: the request was refused ({shown}); the key must be an RSA "
-                             "key, and the address that of the vault")
+        return KeyUnwrapError("the wrapped key cannot be unwrapped; it was changed, or wrapped "
+                              "with another key")
+    return KeyRetrievalError(f"the request was refused ({shown}); the key must be an RSA key, and "
+                             "the address that of the vault")

@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Hashable
-from typing import Any
 
 from secure_bloom.errors import NO_KEY, KeyRetrievalError
-from secure_bloom.keys.cache import CachedKms, cached
-from secure_bloom.keys.environment import shared_keys
+from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.kms import KmsClient
 
 
-def keys_for_files(keys: Any, *, masks: bool) -> Any:
-    """Resolve ``keys`` for many files, in which columns without a key may be masked."""
-    keys = shared_keys(keys)
-    return remembering_denials(keys) if masks else keys
-
-
-def remembering_denials(keys: Any) -> Any:
+def remembering_denials(kms: CachedKms) -> CachedKms:
     """Return keys for reading many files; a KMS is asked once for each key that it does not give.
 
     The answer is valid as long as the result is used, or until the client's
-    :meth:`~.KmsClient.cache_version` changes. Keys that are not from a KMS are returned unchanged.
+    :meth:`~.KmsClient.cache_version` changes.
     """
-    if not hasattr(keys, "unwrap_key"):
-        return keys
-    return CachedKms(_Denials(cached(keys)), lifetime=0)  # keys stay in the cache that all share
+    return CachedKms(_Denials(kms), lifetime=0)  # keys stay in the cache that all share
 
 
 class _Denials(KmsClient):

@@ -1,4 +1,4 @@
-"""Resolution of the argument ``keys``; its default is the KMS set by the environment.
+"""Clients of this process: by URI, and that of the environment.
 
     SECURE_BLOOM_KEYRING    path of a keyring
     SECURE_BLOOM_KMS        URI of a KMS, see :mod:`secure_bloom.keys.uri`
@@ -18,7 +18,7 @@ from typing import Any, Final
 from secure_bloom.errors import KeyNotFoundError, KeyringError
 from secure_bloom.keys.cache import LIFETIME, CachedKms, cached
 from secure_bloom.keys.kms import KmsClient
-from secure_bloom.keys.uri import absolute_uri, has_scheme, keyring_uri, open_kms
+from secure_bloom.keys.uri import absolute_uri, open_kms
 
 KEYRING = "SECURE_BLOOM_KEYRING"
 KMS = "SECURE_BLOOM_KMS"
@@ -45,6 +45,10 @@ def from_environment() -> KmsClient:
         If neither ``SECURE_BLOOM_KEYRING`` nor ``SECURE_BLOOM_KMS`` is set.
     KeyringError
         If both are set, or the value cannot be used.
+
+    Examples
+    --------
+    >>> kms = from_environment()  # SECURE_BLOOM_KEYRING or SECURE_BLOOM_KMS  # doctest: +SKIP
     """
     kms = environment_kms()
     if kms is None:
@@ -64,58 +68,6 @@ def environment_kms(ask: Callable[[str], str] | None = None) -> EnvironmentKms |
     keyring = None if keyring is None else os.path.abspath(os.path.expanduser(keyring))
     uri = None if uri is None else absolute_uri(uri)
     return EnvironmentKms.of(keyring, uri) if ask is None else EnvironmentKms(keyring, uri, ask)
-
-
-def open_keys(keys: Any) -> Any:
-    """Resolve an argument ``keys`` or ``kms``; returns None if the environment names no KMS.
-
-    A path object is the path of a keyring. A string that begins with a scheme and a colon is the
-    URI of a KMS, any other string the path of a keyring. There is one client for each keyring and
-    URI, which this process reopens after ten minutes; a keyring is also read again when its file
-    has changed. None: the KMS of the environment. Other objects are returned unchanged.
-
-    Raises ValueError if the URI is malformed, or the string is empty; KeyringError if the keyring
-    cannot be read.
-    """
-    if keys is None:
-        return environment_kms()
-    if not isinstance(keys, str | os.PathLike):
-        return keys
-    name = os.fspath(keys)
-    if not name:
-        raise ValueError("keys must be a KmsClient, the path of a keyring, or the URI of a KMS, "
-                         "not an empty string")
-    if isinstance(keys, str) and has_scheme(keys):
-        return cached_client(absolute_uri(keys)).kms
-    return cached_client(keyring_uri(os.fsdecode(name))).kms
-
-
-def keys_or_kms(keys: Any, kms: Any) -> Any:
-    """Resolve ``keys`` or its alias ``kms``; at most one of them may be given."""
-    if keys is not None and kms is not None:
-        raise TypeError("pass keys or kms, not both: they mean the same thing")
-    return open_keys(kms if keys is None else keys)
-
-
-def open_client(keys: Any, kms: Any = None) -> Any:
-    """Resolve ``keys`` or its alias ``kms`` where only a KMS client will do.
-
-    Raises
-    ------
-    TypeError
-        If it cannot unwrap keys, or if none is given and the environment names none.
-    """
-    client = keys_or_kms(keys, kms)
-    if not hasattr(client, "unwrap_key"):
-        raise TypeError("keys must be a KmsClient such as secure_bloom.keys.Keyring, the path of a "
-                        f"keyring, or the URI of a KMS, not {type(client).__name__}")
-    return client
-
-
-def shared_keys(keys: Any) -> Any:
-    """Resolve ``keys`` for many files: a KMS client is returned with its cache."""
-    keys = open_keys(keys)
-    return cached(keys) if hasattr(keys, "unwrap_key") else keys
 
 
 _clients: dict[str, tuple[float, CachedKms]] = {}  # URI -> (time of opening, client)

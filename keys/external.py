@@ -15,7 +15,15 @@ from collections.abc import Mapping
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError, UnsupportedError
-from secure_bloom.storage.files import Output, Source, check_absent, create_file
+from secure_bloom.storage.files import (
+    FileTarget,
+    Output,
+    Source,
+    check_absent,
+    create_file,
+    is_path,
+    resolve,
+)
 from secure_bloom.storage.rewrite import Rewrite
 from secure_bloom.storage.versions import until_unchanged
 from secure_bloom.storage.visibility import material_path
@@ -103,13 +111,18 @@ class MaterialFile(Rewrite):
         self.replace_tail(0, [_to_bytes(materials)])
 
 
-def check_new(filesystem: pa_fs.FileSystem, path: str) -> None:
-    """Check that a Parquet file with external key material can be written at a path.
+def place_of_new(path: FileTarget, filesystem: pa_fs.FileSystem | None) \
+        -> tuple[pa_fs.FileSystem, str]:
+    """Return filesystem and path of a new Parquet file with external key material.
 
-    Raises FileExistsError if the file, or its key material, would be replaced: the two cannot be
-    replaced atomically, and one is useless without the other. Raises UnsupportedError if the name
-    is too long to derive the name of the key material file.
+    Raises TypeError if it has no path. Raises FileExistsError if the file, or its key material,
+    would be replaced: the two cannot be replaced atomically, and one is useless without the other.
+    Raises UnsupportedError if the name is too long to derive the name of the key material file.
     """
+    if not is_path(path):
+        raise TypeError("internal_key_material=False needs a path, because the key material is "
+                        "written next to the file")
+    filesystem, path = resolve(path, filesystem)
     check_new_file(filesystem, path)
     try:
         check_new_file(filesystem, material_path(path))
@@ -120,6 +133,7 @@ def check_new(filesystem: pa_fs.FileSystem, path: str) -> None:
             "its name is too long: the name of its key material file is "
             f"{len(material_path(path)) - len(path)} bytes longer; use a shorter name, or store "
             "the key material in the Parquet file", file=path) from None
+    return filesystem, path
 
 
 def check_new_file(filesystem: pa_fs.FileSystem, path: str) -> None:

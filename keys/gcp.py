@@ -21,17 +21,11 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     KeyUnwrapError,
     KmsUnavailableError,
-    MissingExtraError,
+    needs_extra,
 )
 from secure_bloom.keys.attempts import until_available
-from secure_bloom.keys.kms import (
-    LONGEST_RESPONSE,
-    KmsClient,
-    check_endpoint,
-    check_limits,
-    is_plain_http,
-)
-from secure_bloom.keys.per_process import PerProcess
+from secure_bloom.keys.kms import check_endpoint, is_plain_http
+from secure_bloom.keys.remote import LONGEST_RESPONSE, RemoteKms, decoded, no_response
 
 _PREFIX = "gcpkms:v1:"
 _KEY_RING = re.compile(r"projects/[a-z0-9.:-]+/locations/[a-z0-9-]+/keyRings/[\w-]{1,63}", re.ASCII)
@@ -39,7 +33,7 @@ _KEY_RING = re.compile(r"projects/[a-z0-9.:-]+/locations/[a-z0-9-]+/keyRings/[\w
 _KEY_NAME = re.compile(r"[\w-]{1,63}", re.ASCII)
 
 
-class GcpKms(KmsClient):
+class GcpKms(RemoteKms):
     """Master keys in Google Cloud KMS, through google-cloud-kms.
 
     A master key is named by the id of a key in the key ring, which must be a symmetric key for
@@ -70,6 +64,10 @@ class GcpKms(KmsClient):
         If the key ring, the endpoint or a limit cannot be used.
     """
 
+    _no_pickle = ("a GcpKms with credentials given as an object cannot be pickled, because the "
+                  "pickle might contain secrets: use Application Default Credentials where it is "
+                  "used")
+
     def __init__(self, key_ring: str, *, endpoint_url: str | None = None, credentials: Any = None,
                  timeout: float = 5, attempts: int = 4):
         if not _KEY_RING.fullmatch(key_ring):
@@ -77,59 +75,45 @@ class GcpKms(KmsClient):
                              "projects/PROJECT/locations/LOCATION/keyRings/RING")
         if endpoint_url is not None:
             check_endpoint(endpoint_url)
-        check_limits(timeout, attempts)
+        super().__init__(timeout, attempts)
         self.key_ring = key_ring
         self.endpoint_url = endpoint_url
-        self.timeout = timeout
-        self.attempts = attempts
-        self._credentials = credentials
-        self._connection = PerProcess()
+        self._secret = credentials
 
-    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
-        """See :meth:`KmsClient.wrap_key`."""
-        ciphertext = self._call("encrypt", "ciphertext", master_key_identifier,
-                                plaintext=bytes(key_bytes))
+    def _wrap(self, key: bytes, name: str) -> str:
+        ciphertext = self._call("encrypt", "ciphertext", name, plaintext=key)
         return _PREFIX + base64.b64encode(ciphertext).decode("ascii")
 
-    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
-        """See :meth:`KmsClient.unwrap_key`."""
-        if isinstance(wrapped_key, bytes):
-            wrapped_key = wrapped_key.decode("ascii", "replace")
-        prefix, text = wrapped_key[:len(_PREFIX)], wrapped_key[len(_PREFIX):]
-        try:
-            ciphertext = base64.b64decode(text, validate=True)
-        except ValueError:
-            ciphertext = b""
-        if prefix != _PREFIX or not ciphertext:
-            raise KeyUnwrapError(f"{self._where(master_key_identifier)}: this is not a key that "
-                                 "was wrapped with Google Cloud KMS")
-        return self._call("decrypt", "plaintext", master_key_identifier, ciphertext=ciphertext)
+    def _unwrap(self, wrapped: str, name: str) -> bytes:
+        ciphertext = decoded(wrapped[len(_PREFIX):])
+        if not wrapped.startswith(_PREFIX) or not ciphertext:
+            raise KeyUnwrapError("this is not a key that was wrapped with Google Cloud KMS")
+        return self._call("decrypt", "plaintext", name, ciphertext=ciphertext)
 
     def _call(self, action: str, result: str, name: str, **data: bytes) -> bytes:
-        where = self._where(name)
         if not _KEY_NAME.fullmatch(name):
-            raise KeyNotFoundError(f"{where}: this is not a valid key name; it may contain "
-                                   "letters, digits, '_' and '-'")
-        client = self._connection.get(lambda: self._connect(where))
+            raise KeyNotFoundError("this is not a valid key name; it may contain letters, digits, "
+                                   "'_' and '-'")
+        client = self._connection.get(self._connect)
         from google_crc32c import value as crc32c
         fields = {**data, "additional_authenticated_data": name.encode()}
         request = {"name": f"{self.key_ring}/cryptoKeys/{name}", **fields,
                    **{f"{field}_crc32c": crc32c(value) for field, value in fields.items()}}
 
         def attempt() -> bytes:
-            answer = self._ask(getattr(client, action), request, where)
+            answer = self._ask(getattr(client, action), request)
             value = getattr(answer, result)
             verified = action == "decrypt" or (
                 answer.verified_plaintext_crc32c
                 and answer.verified_additional_authenticated_data_crc32c)
             if not value or not verified or getattr(answer, f"{result}_crc32c") != crc32c(value):
-                raise KmsUnavailableError(f"{where}: the request or the response was damaged on "
-                                          "the way: a checksum is missing or wrong")
+                raise KmsUnavailableError("the request or the response was damaged on the way: a "
+                                          "checksum is missing or wrong")
             return value
 
         return until_available(attempt, self.attempts)
 
-    def _ask(self, method: Any, request: dict[str, Any], where: str) -> Any:
+    def _ask(self, method: Any, request: dict[str, Any]) -> Any:
         """Return the response to one request; errors do not show what either contains."""
         from google.api_core.exceptions import GoogleAPICallError
         from google.api_core.universe import UniverseMismatchError
@@ -138,37 +122,33 @@ class GcpKms(KmsClient):
         try:
             return method(request=request, retry=None, timeout=self.timeout)
         except GoogleAPICallError as error:
-            raise _refusal(error, "ciphertext" in request, where) from None
+            raise _refusal(error, "ciphertext" in request) from None
         except GoogleAuthError as error:
-            raise _without_credentials(error, where) from None
+            raise _without_credentials(error) from None
         except TooManyRedirects:
-            raise KeyRetrievalError(f"{where}: the endpoint redirects to another address, which is "
-                                    "not followed; specify the address of Cloud KMS") from None
+            raise KeyRetrievalError("the endpoint redirects to another address, which is not "
+                                    "followed; specify the address of Cloud KMS") from None
         except RequestException as error:
-            raise KmsUnavailableError(f"{where}: no response ({type(error).__name__}); check the "
-                                      "network and the endpoint, or try again later") from None
+            raise no_response(error) from None
         except (OSError, UniverseMismatchError) as error:
-            raise _unusable(error, where) from None
+            raise _unusable(error) from None
         except Exception as error:  # the parsers of JSON and protobuf, which quote the response
-            raise KmsUnavailableError(f"{where}: this is not a valid response of Cloud KMS "
+            raise KmsUnavailableError("this is not a valid response of Cloud KMS "
                                       f"({type(error).__name__})") from None
 
-    def _connect(self, where: str) -> Any:
-        try:
+    def _connect(self) -> Any:
+        with needs_extra("Google Cloud KMS needs google-cloud-kms", "gcp"):
             import google_crc32c  # noqa: F401
             from google.auth.exceptions import GoogleAuthError
             from google.cloud.kms_v1 import KeyManagementServiceClient
-        except ImportError as error:
-            raise MissingExtraError(f"Google Cloud KMS needs google-cloud-kms ({error}): "
-                                    "pip install 'secure_bloom[gcp]'") from error
         options = {"api_endpoint": self.endpoint_url} if self.endpoint_url else None
         try:
             client: Any = KeyManagementServiceClient(
-                credentials=self._credentials, transport="rest", client_options=options)
+                credentials=self._secret, transport="rest", client_options=options)
         except GoogleAuthError as error:
-            raise _without_credentials(error, where) from None
+            raise _without_credentials(error) from None
         except Exception as error:  # for malformed files and variables, of many kinds
-            raise _unusable(error, where) from None
+            raise _unusable(error) from None
         self._restrict(client.transport._session)  # there is no public way to it
         return client
 
@@ -181,13 +161,6 @@ class GcpKms(KmsClient):
 
     def _where(self, name: str) -> str:
         return f"Google Cloud KMS, master key {name!r} of {self.key_ring}"
-
-    def __getstate__(self) -> dict[str, Any]:
-        if self._credentials is not None:
-            raise TypeError("a GcpKms with credentials given as an object cannot be pickled, "
-                            "because the pickle might contain secrets: use Application Default "
-                            "Credentials where it is used")
-        return self.__dict__
 
     def __repr__(self) -> str:
         return f"<GcpKms key_ring={self.key_ring!r} endpoint_url={self.endpoint_url!r}>"
@@ -202,29 +175,28 @@ def _read_short(response: Any, **_: Any) -> None:
     response.raw = io.BytesIO(body)
 
 
-def _refusal(error: Any, unwrapping: bool, where: str) -> KeyRetrievalError:
+def _refusal(error: Any, unwrapping: bool) -> KeyRetrievalError:
     """Return the error for an error response, whose message is inspected but never shown."""
     status, reason, message = _parts(error)
     shown = f"HTTP {status}, {reason}" if re.fullmatch("[A-Z_]{1,40}", reason) else f"HTTP {status}"
     if status in (408, 429, 499) or status >= 500 or "checksum" in message:
-        return KmsUnavailableError(f"{where}: overloaded, out of quota or failing ({shown}); try "
-                                   "again later")
+        return KmsUnavailableError(f"overloaded, out of quota or failing ({shown}); try again "
+                                   "later")
     if status == 401:
-        return KeyAccessError(f"{where}: the credentials are wrong or expired ({shown})")
+        return KeyAccessError(f"the credentials are wrong or expired ({shown})")
     if status == 403:
         action = "useToDecrypt" if unwrapping else "useToEncrypt"
-        return KeyAccessError(
-            f"{where}: access is denied, or there is no such key; an IAM role must allow "
-            f"cloudkms.cryptoKeyVersions.{action} on the key ({shown})")
+        return KeyAccessError("access is denied, or there is no such key; an IAM role must allow "
+                              f"cloudkms.cryptoKeyVersions.{action} on the key ({shown})")
     if status == 404:
-        return KeyNotFoundError(f"{where}: there is no such key, key ring or location ({shown})")
+        return KeyNotFoundError(f"there is no such key, key ring or location ({shown})")
     if reason == "FAILED_PRECONDITION":
-        return KeyAccessError(f"{where}: the key, or this version of it, is disabled or destroyed, "
-                              f"or it is not a symmetric encryption key ({shown})")
+        return KeyAccessError("the key, or this version of it, is disabled or destroyed, or it is "
+                              f"not a symmetric encryption key ({shown})")
     if status == 400 and unwrapping:
-        return KeyUnwrapError(f"{where}: the wrapped key cannot be unwrapped; it was changed, or "
-                              "wrapped with another key or under another name")
-    return KeyRetrievalError(f"{where}: the request was refused ({shown})")
+        return KeyUnwrapError("the wrapped key cannot be unwrapped; it was changed, or wrapped "
+                              "with another key or under another name")
+    return KeyRetrievalError(f"the request was refused ({shown})")
 
 
 def _parts(error: Any) -> tuple[int, str, str]:
@@ -236,16 +208,16 @@ def _parts(error: Any) -> tuple[int, str, str]:
         return int(error.code or 0), "", ""
 
 
-def _without_credentials(error: Any, where: str) -> KeyRetrievalError:
+def _without_credentials(error: Any) -> KeyRetrievalError:
     from google.auth.exceptions import TransportError
     if isinstance(error, TransportError) or error.retryable:
-        return KmsUnavailableError(f"{where}: no response from the service that issues credentials "
+        return KmsUnavailableError("no response from the service that issues credentials "
                                    f"({type(error).__name__}); try again later")
-    return KeyAccessError(f"{where}: Google credentials could not be obtained "
-                          f"({type(error).__name__}); set up Application Default Credentials")
+    return KeyAccessError(f"Google credentials could not be obtained ({type(error).__name__}); set "
+                          "up Application Default Credentials")
 
 
-def _unusable(error: Exception, where: str) -> KeyRetrievalError:
-    return KeyRetrievalError(f"{where}: the settings for Google Cloud are unusable "
-                             f"({type(error).__name__}); check the variables GOOGLE_* and "
-                             "REQUESTS_CA_BUNDLE, and the file with the credentials")
+def _unusable(error: Exception) -> KeyRetrievalError:
+    return KeyRetrievalError(f"the settings for Google Cloud are unusable ({type(error).__name__});"
+                             " check the variables GOOGLE_* and REQUESTS_CA_BUNDLE, and the file "
+                             "with the credentials")

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from secure_bloom.crypto.aes_gcm import MAX_INVOCATIONS
 from secure_bloom.errors import KeyExhaustedError
 from secure_bloom.keys.kms import wrap_locally
 
-if TYPE_CHECKING:
-    from secure_bloom.keys.cache import CachedKms
-
 _KEK_ID_SIZE = 16
+
+
+class _TextWrapper(Protocol):
+    """A KMS client whose wrapped keys are text: :class:`.CachedKms`."""
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str: ...
 
 
 @dataclass
@@ -31,7 +34,7 @@ class KeyEncryptionKey:
     _invocations: int = field(default=0, repr=False)
 
     @classmethod
-    def make(cls, kms: CachedKms, master_key_id: str, num_bytes: int) -> KeyEncryptionKey:
+    def make(cls, kms: _TextWrapper, master_key_id: str, num_bytes: int) -> KeyEncryptionKey:
         """Make a new random key-encryption key, wrapped by a KMS client."""
         key = os.urandom(num_bytes)
         return cls(master_key_id, os.urandom(_KEK_ID_SIZE), kms.wrap_key(key, master_key_id), key)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from secure_bloom.errors import KeyNotFoundError, KeyringError
+from secure_bloom.display import warn
+from secure_bloom.errors import KeyNotFoundError, KeyringError, WeakPassphraseWarning
 from secure_bloom.keys import keyring_file
 from secure_bloom.keys.keyring_file import Content, SealingKey
 from secure_bloom.keys.kms import InMemoryKms, check_key
-from secure_bloom.keys.passphrase import WeakPassphraseWarning, weakness
+from secure_bloom.keys.passphrase import weakness
 from secure_bloom.storage.local_files import without_waiting
 
 CHECK_INTERVAL = 1.0  #: seconds
@@ -34,7 +34,7 @@ class Keyring(InMemoryKms):
     path : str or path
         An existing keyring; see :meth:`create`.
     passphrase : str or callable that returns one, optional
-        For a keyring that has one: one without is refused, because somebody may have put it there.
+        For a keyring that has one: one without is refused, because someone may have put it there.
         Never pickled: to pickle such a keyring, use ``passphrase_file``.
     passphrase_file : str or path, optional
         A file whose first line is the passphrase, and that only its owner may read.
@@ -74,12 +74,45 @@ class Keyring(InMemoryKms):
 
     @classmethod
     def create(cls, path: str | os.PathLike[str],
-               passphrase: str | Callable[[], str] | None = None) -> Keyring:
-        """Create an empty keyring with mode 0600; an existing file is never overwritten.
+               passphrase: str | Callable[[], str] | None = None, *,
+               keys: Iterable[str] = (), exist_ok: bool = False) -> Keyring:
+        """Create a keyring with mode 0600; an existing file is never overwritten.
 
-        A passphrase that is easily guessed causes a :class:`.WeakPassphraseWarning`.
+        Parameters
+        ----------
+        path : str or path
+        passphrase : str or callable that returns one, optional
+            One that is easily guessed causes a :class:`.WeakPassphraseWarning`.
+        keys : iterable of str
+            Names of new random master keys of 256 bits.
+        exist_ok : bool
+            If there is a keyring at the path, open it, and add only those of the keys that it
+            lacks. So a cell of a notebook can run again.
+
+        Raises
+        ------
+        KeyringError
+            If the file exists, and ``exist_ok`` is false; or as from ``Keyring(path, passphrase)``.
         """
-        return cls._create(path, Content({}), passphrase)
+        names = [keys] if isinstance(keys, str) else list(keys)
+        for name in names:
+            _check_name(name)
+        if exist_ok and os.path.lexists(path):
+            return cls._opened_with(path, passphrase, names)
+        try:
+            return cls._create(path, Content(_new_keys(names)), passphrase)
+        except KeyringError:
+            if not (exist_ok and os.path.lexists(path)):  # another process may have created it
+                raise
+            return cls._opened_with(path, passphrase, names)
+
+    @classmethod
+    def _opened_with(cls, path: str | os.PathLike[str],
+                     passphrase: str | Callable[[], str] | None, names: list[str]) -> Keyring:
+        keyring = cls(path, passphrase)
+        if not set(names) <= set(keyring.names()):
+            keyring._change(lambda found: None, lambda found: {**_new_keys(names), **found})
+        return keyring
 
     @classmethod
     def _create(cls, path: str | os.PathLike[str], content: Content,
@@ -88,7 +121,7 @@ class Keyring(InMemoryKms):
         keyring_file.check_folder(path)
         if callable(passphrase):
             passphrase = _checked(passphrase())
-        sealing = _derived(passphrase, stacklevel=4)
+        sealing = _derived(passphrase)
         keyring_file.create(path, replace(content, sealing=sealing))
         return cls(path, passphrase)
 
@@ -192,7 +225,7 @@ class Keyring(InMemoryKms):
 
         Warns if the passphrase is easily guessed, as :meth:`create` does.
         """
-        sealing = _derived(passphrase, stacklevel=3)
+        sealing = _derived(passphrase)
         with keyring_file.locked(self.path):
             content, _ = self._read(self._seen[0].sealing)
             self._replace(Content(content.keys, sealing))
@@ -206,6 +239,16 @@ class Keyring(InMemoryKms):
     def names(self) -> list[str]:
         """Return the names of the master keys, sorted."""
         return sorted(self._current().keys)
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        """See :meth:`KmsClient.wrap_key`."""
+        try:
+            return super().wrap_key(key_bytes, master_key_identifier)
+        except KeyNotFoundError as error:  # only for what is written: a new key reads nothing
+            error.message += (f"; to create it: secure_bloom.Keyring("
+                              f"{keyring_file.as_typed(self.path)!r})"
+                              f".add({master_key_identifier!r}), or 'secure-bloom keyring add'")
+            raise
 
     def cache_version(self, *, fresh: bool = False) -> _Stamp:
         """See :meth:`KmsClient.cache_version`. Looks at the file once in ``check_interval``."""
@@ -288,25 +331,30 @@ class Keyring(InMemoryKms):
         return f"<Keyring {self.path} with keys {sorted(self._seen[0].keys)}>"
 
 
+def _new_keys(names: Iterable[str]) -> dict[str, bytes]:
+    return {name: os.urandom(32) for name in names}
+
+
 def _open(path: str, passphrase_file: str | None, owner: int | None,
           check_interval: float) -> Keyring:
     return Keyring(path, passphrase_file=passphrase_file, owner=owner,
                    check_interval=check_interval)
 
 
-def _check_name(name: str) -> None:
+def _check_name(name: object) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a key must be text, not {type(name).__name__}")
     if not name or not name.isprintable():
         raise ValueError("a key name must not be empty, and all its characters must be printable")
 
 
-def _derived(passphrase: str | None, *, stacklevel: int) -> SealingKey | None:
-    """Derive the key of a new passphrase; a weak one warns the caller ``stacklevel`` levels up."""
+def _derived(passphrase: str | None) -> SealingKey | None:
+    """Derive the key of a new passphrase; warns if it is weak."""
     if passphrase is None:
         return None
     reason = weakness(_checked(passphrase))
     if reason is not None:
-        warnings.warn(f"the passphrase is easily guessed: {reason}", WeakPassphraseWarning,
-                      stacklevel=stacklevel)
+        warn(WeakPassphraseWarning(f"the passphrase is easily guessed: {reason}"))
     return SealingKey.make(passphrase)
 
 

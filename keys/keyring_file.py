@@ -61,9 +61,9 @@ class SealingKey:
     key: bytes = field(repr=False)
 
     @classmethod
-    def make(cls, passphrase: str) -> SealingKey:
-        """Derive a new key, with a random salt."""
-        return cls.derive(passphrase, os.urandom(_SALT_SIZE), _N, _R, _P)
+    def make(cls, passphrase: str, n: int = _N) -> SealingKey:
+        """Derive a new key, with a random salt. Only tests choose a lower cost ``n``."""
+        return cls.derive(passphrase, os.urandom(_SALT_SIZE), n, _R, _P)
 
     @classmethod
     def derive(cls, passphrase: str, salt: bytes, n: int, r: int, p: int) -> SealingKey:
@@ -171,7 +171,8 @@ def create(path: Path, content: Content) -> None:
     try:
         create_private(path, serialize(content))
     except FileExistsError:
-        raise KeyringError("the file already exists", file=str(path)) from None
+        raise KeyringError("the file already exists; in Python, exist_ok=True opens it",
+                           file=str(path)) from None
     except OSError as error:
         raise KeyringError(f"cannot be created: {error.strerror}", file=str(path)) from error
 
@@ -253,10 +254,19 @@ def _load(path: Path, owner: int | None) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise KeyringNotFoundError(
             "there is no such keyring file: correct the path, or restore the file from a backup; "
-            "'secure-bloom keyring create' creates a new, empty one", file=str(path)) from error
+            f"a new one for new files: secure_bloom.Keyring.create({as_typed(path)!r}, "
+            'keys=["footer", "pii"]), or \'secure-bloom keyring create --key footer --key pii\'',
+            file=str(path)) from error
     except OSError as error:
         raise KeyringError(f"the keyring cannot be read: {error.strerror}; create one with "
                            "'secure-bloom keyring create'", file=str(path)) from error
+
+
+def as_typed(path: Path) -> str:
+    """Return a path as it can be typed in this process: relative if it is below its folder."""
+    with contextlib.suppress(ValueError, OSError):
+        return str(path.absolute().relative_to(Path.cwd()))
+    return str(path)
 
 
 def _limited(file: BinaryIO) -> bytes:

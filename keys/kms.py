@@ -12,7 +12,7 @@ import ipaddress
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
-from typing import Protocol
+from typing import Protocol, TypeGuard
 from urllib.parse import urlsplit
 
 from cryptography.exceptions import InvalidTag
@@ -20,9 +20,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from secure_bloom.crypto.aes_gcm import KEY_SIZES, NONCE_SIZE, TAG_SIZE
 from secure_bloom.errors import KeyNotFoundError, KeyUnwrapError
-
-#: The most bytes that are read of one response. A result has a few hundred; an error may be a page.
-LONGEST_RESPONSE = 2**20
 
 
 class KeyUnwrapper(Protocol):
@@ -37,6 +34,16 @@ class KeyWrapper(KeyUnwrapper, Protocol):
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str, /) -> str | bytes:
         """See :meth:`KmsClient.wrap_key`."""
+
+
+def can_unwrap(keys: object) -> TypeGuard[KeyUnwrapper]:
+    """Whether an object has the method of a KMS client that reading needs."""
+    return hasattr(keys, "unwrap_key")
+
+
+def can_wrap(keys: object) -> TypeGuard[KeyWrapper]:
+    """Whether an object has the methods of a KMS client that writing needs."""
+    return hasattr(keys, "wrap_key") and can_unwrap(keys)
 
 
 class KmsClient(ABC):
@@ -172,14 +179,6 @@ def check_endpoint(url: str) -> None:
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(host)):
         raise ValueError(f"keys would be sent unencrypted to {host!r}: use https, or http "
                          "to a loopback address")
-
-
-def check_limits(timeout: float, attempts: int) -> None:
-    """Raise ValueError for an invalid time limit or number of attempts."""
-    if not timeout > 0:
-        raise ValueError(f"timeout must be a positive number of seconds, not {timeout!r}")
-    if attempts < 1:
-        raise ValueError(f"attempts must be 1 or more, not {attempts!r}")
 
 
 def is_plain_http(url: str) -> bool:

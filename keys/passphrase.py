@@ -16,10 +16,6 @@ _COMMON = {"password", "passphrase", "passwort", "motdepasse", "contrasena", "se
            "iloveyou", "monkey", "dragon", "football", "baseball", "sunshine", "princess", "master"}
 
 
-class WeakPassphraseWarning(UserWarning):
-    """Warns of an easily guessed passphrase. The message gives the reason, not the passphrase."""
-
-
 def weakness(passphrase: str) -> str | None:
     """Return why a passphrase is weak; None if it passes these rules."""
     if len(passphrase) < MIN_LENGTH:

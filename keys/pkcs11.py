@@ -27,11 +27,12 @@ from secure_bloom.errors import (
     KeyNotFoundError,
     KeyUnwrapError,
     KmsUnavailableError,
-    MissingExtraError,
     SecureBloomError,
     UnsupportedError,
+    needs_extra,
 )
 from secure_bloom.keys.kms import KmsClient
+from secure_bloom.keys.remote import decoded
 from secure_bloom.storage.local_files import without_waiting
 
 _PAUSES = (0.05, 0.2, 0.5, None)  # seconds after the first attempts; None: no further attempt
@@ -105,21 +106,15 @@ class Pkcs11Kms(KmsClient):
 
     def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
         """See :meth:`KmsClient.unwrap_key`."""
-        try:
-            raw = base64.b64decode(wrapped_key, validate=True)
-        except ValueError:
-            raw = b""
+        raw = decoded(wrapped_key)
         if len(raw) < NONCE_SIZE + TAG_SIZE:
             raise KeyUnwrapError(f"{self._where(master_key_identifier)}: the wrapped key is "
                                  "truncated or not valid base64")
         return self._call("decrypt", master_key_identifier, raw[:NONCE_SIZE], raw[NONCE_SIZE:])
 
     def _call(self, action: str, name: str, nonce: bytes, data: bytes) -> bytes:
-        try:
+        with needs_extra("PKCS#11 needs python-pkcs11", "pkcs11"):
             import pkcs11
-        except ImportError as error:
-            raise MissingExtraError("PKCS#11 needs python-pkcs11 "
-                                    f"({error}): pip install 'secure_bloom[pkcs11]'") from error
         with _lock:
             for pause in _PAUSES:
                 known = self._slot in _sessions

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from secure_bloom.crypto.key_retriever import KeyRetriever
 from secure_bloom.errors import KeyAccessError, KeyUnwrapError, UnsupportedError
-from secure_bloom.keys.kms import wrap_locally
+from secure_bloom.keys.kms import can_wrap, wrap_locally
 from secure_bloom.keys.material import KeyMaterial, key_reference
 from secure_bloom.keys.retrieval import KmsKeys
 
@@ -119,7 +119,7 @@ def _wrapped(keys: KmsKeys, material: KeyMaterial, key: bytes) -> KeyMaterial | 
     if material.kek_id is not None:
         kek = kms.unwrap_key(material.wrapped_by_master_key, name)
         return replace(material, wrapped_dek=wrap_locally(kek, key, material.kek_id))
-    if not hasattr(kms.kms, "wrap_key"):
+    if not can_wrap(kms.kms):
         return None
     try:
         wrapped = kms.wrap_key(key, name)

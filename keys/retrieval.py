@@ -1,20 +1,23 @@
-"""Retrieval of data keys from a file's key metadata: through a KMS, or from explicit keys."""
+"""Keys, as users pass them: what they are, and how they provide the data keys of a file."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 from secure_bloom.crypto.aes_gcm import KEY_SIZES
 from secure_bloom.crypto.key_retriever import KeyRetriever
 from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError, KeyUnwrapError
-from secure_bloom.keys.cache import cached
-from secure_bloom.keys.environment import NO_KEYS, NoKeys, open_keys
-from secure_bloom.keys.kms import KeyUnwrapper, check_key, unwrap_locally
+from secure_bloom.keys.cache import CachedKms, cached
+from secure_bloom.keys.denials import remembering_denials
+from secure_bloom.keys.environment import NO_KEYS, NoKeys, cached_client, environment_kms
+from secure_bloom.keys.kms import KeyUnwrapper, can_unwrap, can_wrap, check_key, unwrap_locally
 from secure_bloom.keys.material import KeyMaterial, find_material
+from secure_bloom.keys.uri import absolute_uri, has_scheme, keyring_uri
 
 
+@runtime_checkable
 class KeysByFile(Protocol):
     """Data keys that each file has of its own, such as :class:`~.IcebergKeys`."""
 
@@ -25,6 +28,68 @@ class KeysByFile(Protocol):
 #: keys for opening files: a KMS client or another object with ``unwrap_key``, the path of a
 #: keyring, the URI of a KMS, data keys, or none
 Keys: TypeAlias = KeyUnwrapper | KeyRetriever | KeysByFile | NoKeys | str | os.PathLike[str] | None
+OpenKeys: TypeAlias = CachedKms | KeyRetriever | KeysByFile | NoKeys  #: what they are, opened
+
+
+def open_keys(keys: Keys, *, remember_denials: bool = False) -> OpenKeys:
+    """Resolve an argument ``keys``.
+
+    A KMS client is returned with the cache that all its users share. A path object is the path of a
+    keyring. A string that begins with a scheme and a colon is the URI of a KMS, any other string
+    the path of a keyring. There is one client for each keyring and URI, which this process reopens
+    after ten minutes; a keyring is also read again when its file has changed. None: the KMS of the
+    environment, and NO_KEYS if that names none.
+
+    With ``remember_denials``, a KMS is asked once for each key that it does not give; see
+    :func:`.remembering_denials`.
+
+    Raises TypeError for anything else; ValueError if a URI is malformed, or a string is empty;
+    KeyringError if the keyring cannot be read.
+    """
+    found = _opened(keys)
+    return remembering_denials(found) if remember_denials and isinstance(found, CachedKms) \
+        else found
+
+
+def _opened(keys: Keys) -> OpenKeys:
+    if keys is None:
+        kms = environment_kms()
+        return NO_KEYS if kms is None else cached(kms)
+    if isinstance(keys, str | os.PathLike):
+        name = os.fspath(keys)
+        if not name:
+            raise ValueError("keys must be a KmsClient, the path of a keyring, or the URI of a "
+                             "KMS, not an empty string")
+        return cached_client(absolute_uri(keys) if isinstance(keys, str) and has_scheme(keys)
+                             else keyring_uri(os.fsdecode(name)))
+    if isinstance(keys, NoKeys | KeysByFile) or is_explicit(keys):
+        return keys
+    if can_unwrap(keys):
+        return cached(keys)
+    raise TypeError("keys must be a KmsClient or ExplicitKeys, the path of a keyring, or the URI "
+                    f"of a KMS, not {type(keys).__name__}")
+
+
+def open_client(keys: Keys, *, to_wrap: bool = False) -> CachedKms:
+    """Resolve an argument ``keys`` where only a KMS client will do.
+
+    Raises
+    ------
+    TypeError
+        If it is none, or if nothing is given and the environment names none; with ``to_wrap``, also
+        if the client can only unwrap keys.
+    """
+    found = open_keys(keys)
+    if isinstance(found, CachedKms) and (can_wrap(found.kms) or not to_wrap):
+        return found
+    raise TypeError(f"keys must be a KmsClient {'that wraps keys, ' if to_wrap else ''}such as "
+                    "secure_bloom.keys.Keyring, the path of a keyring, or the URI of a KMS, not "
+                    f"{type(keys).__name__}")
+
+
+def is_explicit(keys: object) -> TypeGuard[KeyRetriever]:
+    """Whether these are data keys, not a KMS."""
+    return hasattr(keys, "footer_key") and hasattr(keys, "column_key")
 
 
 class ExplicitKeys:
@@ -169,14 +234,9 @@ class KmsKeys:
 def key_retriever(keys: Keys, read_external: Callable[[], Mapping[str, str]] = _no_path,
                   path: str | None = None) -> KeyRetriever | None:
     """Return the key retriever for a reader's ``keys`` argument; None without keys."""
-    found: Any = open_keys(keys)
-    if found is None or found is NO_KEYS:
-        return None
-    if hasattr(found, "of_file"):
-        found = found.of_file(path)
-    if hasattr(found, "footer_key") and hasattr(found, "column_key"):
-        return cast(KeyRetriever, found)
-    if hasattr(found, "unwrap_key"):
+    found = open_keys(keys)
+    if isinstance(found, CachedKms):
         return KmsKeys(found, read_external)
-    raise TypeError("keys must be a KmsClient or ExplicitKeys, the path of a keyring, or the URI "
-                    f"of a KMS, not {type(found).__name__}")
+    if isinstance(found, NoKeys):
+        return None
+    return found.of_file(path) if isinstance(found, KeysByFile) else found

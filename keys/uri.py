@@ -40,7 +40,7 @@ def open_kms(uri: str) -> KmsClient:
     Parameters
     ----------
     uri : str
-        In the form described in ``docs/kms.md``.
+        In the form described in the page "Key management services".
 
     Raises
     ------
@@ -48,6 +48,10 @@ def open_kms(uri: str) -> KmsClient:
         If the scheme or a parameter is unknown, missing, duplicated or malformed.
     KeyringError
         If a keyring cannot be read.
+
+    Examples
+    --------
+    >>> kms = open_kms("awskms:?region=eu-west-1")  # doctest: +SKIP
     """
     if not has_scheme(uri):
         raise ValueError(f"specify a KMS as a URI with one of these schemes: {_known()}; specify "

@@ -21,12 +21,12 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     KeyUnwrapError,
     KmsUnavailableError,
-    MissingExtraError,
     UnsupportedError,
+    needs_extra,
 )
 from secure_bloom.keys.attempts import until_available
-from secure_bloom.keys.kms import LONGEST_RESPONSE, KmsClient, check_endpoint, check_limits
-from secure_bloom.keys.per_process import PerProcess
+from secure_bloom.keys.kms import check_endpoint
+from secure_bloom.keys.remote import LONGEST_RESPONSE, RemoteKms
 from secure_bloom.storage.local_files import without_waiting
 
 # Transit's own rule. Names come from untrusted files: dots and slashes must not lead from the path
@@ -35,7 +35,7 @@ _KEY_NAME = re.compile(r"\w([\w.-]*\w)?", re.ASCII)
 _TRANSIENT = (412, 429)  # and what begins with 5
 
 
-class VaultKms(KmsClient):
+class VaultKms(RemoteKms):
     """Master keys in the Transit engine of Vault 1.13 or newer, or of OpenBao.
 
     Tested against a loopback server that implements the HTTP API of Transit; it has not been tested
@@ -73,6 +73,10 @@ class VaultKms(KmsClient):
         If the address, the mount or a limit cannot be used.
     """
 
+    _no_pickle = ("a VaultKms with a token given as a string cannot be pickled, because the pickle "
+                  "would contain the token: set VAULT_TOKEN where it is used, or pass a function "
+                  "that returns the token")
+
     def __init__(self, address: str | None = None, *, mount: str = "transit",
                  namespace: str | None = None, token: str | Callable[[], str] | None = None,
                  ca_file: str | os.PathLike[str] | None = None, timeout: float = 5,
@@ -81,7 +85,7 @@ class VaultKms(KmsClient):
         if not address:
             raise ValueError("the address of Vault is unknown: specify it, or set VAULT_ADDR")
         check_endpoint(address)
-        check_limits(timeout, attempts)
+        super().__init__(timeout, attempts)
         steps = mount.strip("/").split("/")
         if not all(steps) or {".", ".."} & set(steps):
             raise ValueError("the mount of Transit must be a path without empty, '.' or '..' "
@@ -91,79 +95,70 @@ class VaultKms(KmsClient):
         self.mount = "/".join(steps)
         self.namespace = namespace or os.environ.get("VAULT_NAMESPACE") or None
         self.ca_file = os.fspath(ca_file) if ca_file else None
-        self.timeout = timeout
-        self.attempts = attempts
         self._token = token
-        self._connection = PerProcess()
+        self._secret = token if isinstance(token, str) else None
 
-    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
-        """See :meth:`KmsClient.wrap_key`; the result is Transit's ciphertext."""
-        plaintext = base64.b64encode(key_bytes).decode("ascii")
-        return self._call("encrypt", "ciphertext", master_key_identifier, plaintext=plaintext)
+    def _wrap(self, key: bytes, name: str) -> str:
+        plaintext = base64.b64encode(key).decode("ascii")
+        return self._call("encrypt", "ciphertext", name, plaintext=plaintext)
 
-    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
-        """See :meth:`KmsClient.unwrap_key`."""
-        if isinstance(wrapped_key, bytes):
-            wrapped_key = wrapped_key.decode("ascii", "replace")
-        plaintext = self._call("decrypt", "plaintext", master_key_identifier,
-                               ciphertext=wrapped_key)
+    def _unwrap(self, wrapped: str, name: str) -> bytes:
+        plaintext = self._call("decrypt", "plaintext", name, ciphertext=wrapped)
         try:
             return base64.b64decode(plaintext, validate=True)
         except ValueError:
-            raise KmsUnavailableError(f"{self._where(master_key_identifier)}: this is not a valid "
-                                      "Transit response") from None
+            raise KmsUnavailableError("this is not a valid Transit response") from None
 
     def _call(self, action: str, result: str, name: str, **fields: str) -> str:
-        where = self._where(name)
         if not _KEY_NAME.fullmatch(name):
-            raise KeyNotFoundError(f"{where}: this is not a valid Transit key name; it may "
-                                   "contain letters, digits, '_', '-' and '.'")
+            raise KeyNotFoundError("this is not a valid Transit key name; it may contain letters, "
+                                   "digits, '_', '-' and '.'")
         fields["associated_data"] = base64.b64encode(name.encode()).decode("ascii")
 
         def attempt() -> str:
-            status, answer = self._post(f"{quote(self.mount)}/{action}/{name}", fields, where)
+            status, answer = self._post(f"{quote(self.mount)}/{action}/{name}", fields)
             if status != 200:
-                raise _refusal(status, str(answer.get("errors")), action, where)
+                raise _refusal(status, str(answer.get("errors")), action)
             if "associated_data" in str(answer.get("warnings")):
-                raise UnsupportedError(f"{where}: this Vault does not support associated_data, "
-                                       "which binds a wrapped key to its master key; it needs "
-                                       "Vault 1.13 or newer")
+                raise UnsupportedError("this Vault does not support associated_data, which binds a "
+                                       "wrapped key to its master key; it needs Vault 1.13 or "
+                                       "newer")
             data = answer.get("data")
             if not isinstance(data, dict) or not isinstance(data.get(result), str):
-                raise KmsUnavailableError(f"{where}: this is not a valid Transit response")
+                raise KmsUnavailableError("this is not a valid Transit response")
             return data[result]
 
         return until_available(attempt, self.attempts)
 
-    def _post(self, path: str, fields: dict[str, Any], where: str) -> tuple[int, dict[str, Any]]:
+    def _post(self, path: str, fields: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """Send a request; return the status and JSON of the response."""
         pool = self._connection.get(self._connect)
         from urllib3.exceptions import HTTPError
         try:
             response = pool.request("POST", f"{self.address}/v1/{path}",
-                                    headers=self._headers(where), body=json.dumps(fields),
+                                    headers=self._headers(), body=json.dumps(fields),
                                     redirect=False, preload_content=False)
             body = response.read(LONGEST_RESPONSE + 1, decode_content=True)
         except (HTTPError, OSError) as error:
             reason = getattr(error, "reason", None) or error
             raise KmsUnavailableError(
-                f"{where}: no response ({type(reason).__name__}); check the address, the network "
-                "and the certificates, or try again later") from None  # it comes with the token
+                f"no response ({type(reason).__name__}); check the address, the network and the "
+                "certificates, or try again later") from None  # it comes with the token
         if len(body) > LONGEST_RESPONSE:
             response.close()
-            raise KmsUnavailableError(f"{where}: the response is too long for Transit")
+            raise KmsUnavailableError("the response is too long for Transit")
         try:
             answer = json.loads(body)
         except (ValueError, RecursionError):
             answer = None
         return response.status, answer if isinstance(answer, dict) else {}
 
-    def _headers(self, where: str) -> dict[str, str]:
-        headers = {"X-Vault-Token": self._read_token(where), "X-Vault-Request": "true",
+    def _headers(self) -> dict[str, str]:
+        headers = {"X-Vault-Token": self._read_token(), "X-Vault-Request": "true",
                    "Content-Type": "application/json"}
         return headers | ({"X-Vault-Namespace": self.namespace} if self.namespace else {})
 
-    def _read_token(self, where: str) -> str:
+    def _read_token(self) -> str:
         token = self._token() if callable(self._token) else self._token
         token = token or os.environ.get("VAULT_TOKEN")
         if not token:
@@ -171,20 +166,16 @@ class VaultKms(KmsClient):
                 with open(Path("~/.vault-token").expanduser(), opener=without_waiting) as file:
                     token = file.read()
             except (OSError, ValueError, RuntimeError):
-                raise KeyAccessError(f"{where}: there is no token; set VAULT_TOKEN, or log in so "
-                                     "that ~/.vault-token exists") from None
+                raise KeyAccessError("there is no token; set VAULT_TOKEN, or log in so that "
+                                     "~/.vault-token exists") from None
         token = token.strip()
         if not (token.isascii() and token.isprintable()):  # http.client's error would quote it
-            raise KeyAccessError(f"{where}: the token contains characters that are not valid in a "
-                                 "token")
+            raise KeyAccessError("the token contains characters that are not valid in a token")
         return token
 
     def _connect(self) -> Any:
-        try:
+        with needs_extra("Vault needs urllib3", "vault"):
             import urllib3
-        except ImportError as error:
-            raise MissingExtraError(
-                f"Vault needs urllib3 ({error}): pip install 'secure_bloom[vault]'") from error
         return urllib3.PoolManager(
             timeout=urllib3.Timeout(connect=self.timeout, read=self.timeout), retries=False,
             ca_certs=self.ca_file, cert_reqs="CERT_REQUIRED", maxsize=10)
@@ -192,39 +183,32 @@ class VaultKms(KmsClient):
     def _where(self, name: str) -> str:
         return f"Vault at {self.address}, master key {name!r} of {self.mount!r}"
 
-    def __getstate__(self) -> dict[str, Any]:
-        if isinstance(self._token, str):
-            raise TypeError("a VaultKms with a token given as a string cannot be pickled, because "
-                            "the pickle would contain the token: set VAULT_TOKEN where it is "
-                            "used, or pass a function that returns the token")
-        return self.__dict__
-
     def __repr__(self) -> str:
         return (f"<VaultKms address={self.address!r} mount={self.mount!r} "
                 f"namespace={self.namespace!r}>")
 
 
-def _refusal(status: int, errors: str, action: str, where: str) -> KeyRetrievalError:
+def _refusal(status: int, errors: str, action: str) -> KeyRetrievalError:
     """Return the error for an error response. Vault's own message is inspected but never shown."""
     if status in _TRANSIENT or status >= 500:
-        return KmsUnavailableError(f"{where}: sealed, overloaded or failing (HTTP {status}); try "
-                                   "again later")
+        return KmsUnavailableError(f"sealed, overloaded or failing (HTTP {status}); try again "
+                                   "later")
     if status == 403:
         created = ("; with this policy, Vault also answers this when the key does not exist"
                    if action == "encrypt" else "")
-        return KeyAccessError(f"{where}: access is denied; the token must be valid, and its policy "
-                              f"must allow update on .../{action}/<key>{created} (HTTP 403)")
+        return KeyAccessError("access is denied; the token must be valid, and its policy must "
+                              f"allow update on .../{action}/<key>{created} (HTTP 403)")
     if status == 404 or "key not found" in errors:
-        return KeyNotFoundError(f"{where}: there is no such key, or no Transit engine is mounted "
-                                f"there (HTTP {status})")
+        return KeyNotFoundError("there is no such key, or no Transit engine is mounted there "
+                                f"(HTTP {status})")
     if "disallowed by policy" in errors or "soft-deleted" in errors:
-        return KeyAccessError(f"{where}: the key, or this version of it, is deleted or below "
+        return KeyAccessError("the key, or this version of it, is deleted or below "
                               "min_decryption_version")
     if 300 <= status < 400:
-        return KeyRetrievalError(f"{where}: Vault redirects to another address (HTTP {status}), "
-                                 "which is not followed; specify the address of the active node")
+        return KeyRetrievalError(f"Vault redirects to another address (HTTP {status}), which is "
+                                 "not followed; specify the address of the active node")
     if action == "decrypt" and status == 400 and "non-AEAD" not in errors:
-        return KeyUnwrapError(f"{where}: the wrapped key cannot be unwrapped; it was changed, or "
-                              "wrapped with another key or under another name")
-    return KeyRetrievalError(f"{where}: the request was refused (HTTP {status}); the key must have "
-                             "an AEAD type such as aes256-gcm96 and must not be derived")
+        return KeyUnwrapError("the wrapped key cannot be unwrapped; it was changed, or wrapped "
+                              "with another key or under another name")
+    return KeyRetrievalError(f"the request was refused (HTTP {status}); the key must have an AEAD "
+                             "type such as aes256-gcm96 and must not be derived")

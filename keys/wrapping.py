@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from secure_bloom.errors import KeyNotFoundError
-from secure_bloom.keys.cache import cached
-from secure_bloom.keys.environment import open_keys
 from secure_bloom.keys.kek import KeyEncryptionKey
 from secure_bloom.keys.kms import KeyWrapper
+from secure_bloom.keys.retrieval import open_client
 
 
 class _NamesMasterKeys(Protocol):
@@ -39,12 +38,12 @@ class KeyEncryptionKeys:
     """Key-encryption keys for many files, in one or more processes. Its pickle contains the keys.
 
     Create it where the KMS can be reached, with one call for each master key. Then a writer on any
-    machine accepts it as ``kms`` and does not need the KMS. Send it only over channels that may
+    machine accepts it as ``keys`` and does not need the KMS. Send it only over channels that may
     carry the keys.
 
     Parameters
     ----------
-    kms : KmsClient, path of a keyring, or URI of a KMS
+    keys : KmsClient, path of a keyring, or URI of a KMS
         Key-encryption keys that were made through it in the last minutes are reused.
     master_keys : iterable of str
     data_key_length_bits : int
@@ -56,9 +55,9 @@ class KeyEncryptionKeys:
         If a master key cannot be used.
     """
 
-    def __init__(self, kms: KeyWrapper | str | os.PathLike[str], master_keys: Iterable[str], *,
+    def __init__(self, keys: KeyWrapper | str | os.PathLike[str], master_keys: Iterable[str], *,
                  data_key_length_bits: int = 128):
-        client = cached(open_keys(kms))
+        client = open_client(keys, to_wrap=True)
         self.kms_instance_id = client.kms_instance_id
         self.kms_instance_url = client.kms_instance_url
         self._num_bytes = data_key_length_bits // 8
@@ -67,9 +66,9 @@ class KeyEncryptionKeys:
 
     @classmethod
     def for_encryption(cls, encryption: _NamesMasterKeys,
-                       kms: KeyWrapper | str | os.PathLike[str]) -> KeyEncryptionKeys:
+                       keys: KeyWrapper | str | os.PathLike[str]) -> KeyEncryptionKeys:
         """Make the keys that an EncryptionConfiguration needs."""
-        return cls(kms, master_keys_of(encryption),
+        return cls(keys, master_keys_of(encryption),
                    data_key_length_bits=encryption.data_key_length_bits)
 
     def key_encryption_key(self, master_key_id: str, num_bytes: int,
@@ -113,4 +112,4 @@ class KeyEncryptionKeys:
 
 
 #: wraps the data keys when a file is written; None: the KMS of the environment
-WritingKms: TypeAlias = KeyWrapper | KeyEncryptionKeys | str | os.PathLike[str] | None
+WritingKeys: TypeAlias = KeyWrapper | KeyEncryptionKeys | str | os.PathLike[str] | None

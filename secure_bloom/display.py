@@ -5,17 +5,22 @@ Column names come from files, so they may be very long, or contain terminal esca
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from functools import lru_cache
 from itertools import islice
+from typing import Any, ClassVar
 
 MAX_NAME = 100  #: maximum number of characters of a displayed name
 _MAX_LINE = 116
 _MAX_ROWS = 20
 _ELLIPSIS = "…"
 _COMPARED = 200  # names that are compared with an unknown one
+#: in URIs; a secret key may have slashes, which should have been percent-encoded
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s:@]*:(?:[^/\s]*@|(?!\d+(?:/|$))\S*@)")
 
 
 def shown(text: str, limit: int = MAX_NAME) -> str:
@@ -31,6 +36,19 @@ def _shortened(text: str, limit: int) -> str:
         return text
     end = limit // 3
     return text[:limit - end - 1] + _ELLIPSIS + text[len(text) - end:]
+
+
+def without_credentials(text: str) -> str:
+    """Remove user names and passwords from URIs in a text."""
+    return _CREDENTIALS.sub("", text)
+
+
+def is_terminal(stream: Any) -> bool:
+    """Whether a standard stream is a terminal. Programs may close, remove or replace it."""
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):  # none, one that can only be written to, a closed one
+        return False
 
 
 def count(number: int, what: str) -> str:
@@ -91,10 +109,60 @@ class Summarized:
         return f"<{name} {shown(self._headline(), _MAX_LINE - len(name))}>"
 
     def _repr_html_(self) -> str:
-        return _html(f"{type(self).__name__} {self._headline()}", *self._rows())
+        return html(f"{type(self).__name__} {self._headline()}", *self._rows())
 
 
-class ChangeResult(Summarized):
+class Result(Summarized):
+    """Base of what a function returns: a dataclass with a short ``repr``, and a form for JSON."""
+
+    __slots__ = ()
+    _derived: ClassVar[Sequence[str]] = ()  # properties that are in the JSON form, too
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as a dictionary for JSON."""
+        return {name: _plain(getattr(self, name)) for name in (*self._derived, *self._names())}
+
+    def _headline(self) -> str:
+        return ", ".join(f"{name} {getattr(self, name)}" for name in self._names())
+
+    def _names(self) -> list[str]:
+        this: Any = self
+        return [field.name for field in fields(this) if not field.name.startswith("_")]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Result):
+        return value.to_dict()
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(_plain, value))
+    return str(value) if isinstance(value, Exception) else value
+
+
+class CheckResult(Result):
+    """Base of results with findings, each of which has a severity."""
+
+    __slots__ = ()
+    findings: Sequence[Any]
+
+    @property
+    def ok(self) -> bool:
+        """Whether no finding is an error. Whatever was not checked may still be wrong."""
+        return not self.errors
+
+    @property
+    def errors(self) -> int:
+        """Number of findings that are errors."""
+        return sum(finding.severity == "error" for finding in self.findings)
+
+    @property
+    def warnings(self) -> int:
+        """Number of findings that are warnings."""
+        return sum(finding.severity == "warning" for finding in self.findings)
+
+
+class ChangeResult(Result):
     """Base of what an operation did to many files: dataclasses with these attributes.
 
     Attributes
@@ -111,12 +179,20 @@ class ChangeResult(Summarized):
     failed: dict[str, str]
     dry_run: bool
 
+    _derived: ClassVar[Sequence[str]] = ("ok",)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no file failed."""
+        return not self.failed
+
     def _counts(self, changed: int, to_do: str, done: str) -> str:
         return (f"{count(changed, 'file')} {to_do if self.dry_run else done}, "
                 f"{self.unchanged:,} unchanged, {len(self.failed):,} failed")
 
 
-def _html(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def html(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a title, and a table of the first rows, for a notebook."""
     lines: list[str] = []
     more = 0
     for row in rows:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import pyarrow.parquet.encryption as pe
 
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys.cache import LIFETIME
 from secure_bloom.keys.kms import check_key
+from secure_bloom.parquet.schema import LeafColumn, columns_by_prefix, named_columns
 
 ALGORITHMS = ("AES_GCM_V1", "AES_GCM_CTR_V1")
+OTHER_COLUMNS = ("plaintext", "footer key")
 _NO_PLAINTEXT_FOOTER = ("pyarrow cannot write a plaintext footer with uniform_encryption; use "
                         "column_keys, or UniformKey(plaintext_footer=True)")
 
@@ -56,15 +58,27 @@ class UniformKey:
 class EncryptionConfiguration:
     """Which master keys encrypt what. Like pyarrow's class of this name, but names may be any text.
 
+    Columns without a key stay open: with ``EncryptionConfiguration("footer", {"pii": ["ssn"]})``,
+    everyone who has the file can read its other columns, though not their names::
+
+        ssn: pages, filters      encrypted with a key under "pii"
+        city: pages, filters     open to everyone
+        footer: names, places,   encrypted with a key under "footer"
+        statistics of city
+
     Parameters
     ----------
     footer_key : str
         Name of the master key for the footer.
     column_keys : mapping of str to sequence of str, optional
         Maps the name of a master key to the dotted paths of its leaf columns, or of groups, which
-        stand for all columns in them. A column's path takes precedence over that of its group.
+        stand for all columns in them. A column's path takes precedence over its group's.
     uniform_encryption : bool
         Encrypt every column with the footer key.
+    other_columns : {"plaintext", "footer key"}
+        What happens to columns that are not in ``column_keys``. "footer key": each is encrypted
+        with a key of its own under the master key of the footer, so that whoever may use that
+        master key can read them, and nobody else.
     plaintext_footer : bool
         Leave the footer readable, signed with the footer key.
     encryption_algorithm : str
@@ -83,6 +97,7 @@ class EncryptionConfiguration:
     column_keys: Mapping[str, Sequence[str]] | None = None
     _: KW_ONLY
     uniform_encryption: bool = False
+    other_columns: Literal["plaintext", "footer key"] = "plaintext"
     plaintext_footer: bool = False
     encryption_algorithm: str = "AES_GCM_V1"
     double_wrapping: bool = True
@@ -98,6 +113,11 @@ class EncryptionConfiguration:
                              f"not {self.data_key_length_bits!r}")
         if bool(self.column_keys) == self.uniform_encryption:
             raise ValueError("specify either column_keys or uniform_encryption=True")
+        if self.other_columns not in OTHER_COLUMNS:
+            raise ValueError(f"other_columns must be one of {', '.join(OTHER_COLUMNS)}, not "
+                             f"{self.other_columns!r}")
+        if self.uniform_encryption and self.other_columns != "plaintext":
+            raise ValueError("uniform_encryption encrypts every column: leave out other_columns")
         if self.uniform_encryption and self.plaintext_footer:
             raise UnsupportedError(_NO_PLAINTEXT_FOOTER)
         _check_columns(self.column_keys or {})
@@ -121,6 +141,22 @@ def from_pyarrow(encryption: pe.EncryptionConfiguration) -> EncryptionConfigurat
              "double_wrapping", "data_key_length_bits", "internal_key_material", "cache_lifetime")
     return EncryptionConfiguration(column_keys=column_keys, **{
         name: getattr(encryption, name) for name in names})
+
+
+def master_keys_by_leaf(encryption: Encryption | None, leaves: Sequence[LeafColumn]) \
+        -> dict[int, str | None]:
+    """Map the ordinals of the encrypted columns to their master keys; None for explicit keys."""
+    if encryption is None:
+        return {}
+    if isinstance(encryption, UniformKey):
+        return dict.fromkeys((leaf.ordinal for leaf in leaves), None)
+    if encryption.uniform_encryption:
+        return dict.fromkeys((leaf.ordinal for leaf in leaves), encryption.footer_key)
+    keys_by_path = {path: key for key, paths in (encryption.column_keys or {}).items()
+                    for path in paths}
+    by_prefix = columns_by_prefix(leaves)
+    return {leaf.ordinal: keys_by_path[path] for path in sorted(keys_by_path, key=len)
+            for leaf in named_columns(by_prefix.get(path, ()), path)}
 
 
 def as_configuration(encryption: object) -> EncryptionConfiguration:

@@ -7,10 +7,18 @@ or a probe value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from secure_bloom.display import ChangeResult, choices, count, shown, similar_name
+from secure_bloom.display import (
+    ChangeResult,
+    choices,
+    count,
+    shown,
+    similar_name,
+    without_credentials,
+)
 
 _MAX_MESSAGE = 2000  # characters; text from files may be much longer
 
@@ -43,7 +51,7 @@ class SecureBloomError(Exception):
     def __str__(self) -> str:
         where = []
         if self.file is not None:
-            where.append(f"file {shown(self.file, _MAX_MESSAGE)}")
+            where.append(f"file {shown(without_credentials(self.file), _MAX_MESSAGE)}")
         if self.row_group is not None:
             where.append(f"row group {self.row_group}")
         if self.column is not None:
@@ -165,7 +173,7 @@ class EncryptionMismatchError(SecureBloomError):
 
     Attributes
     ----------
-    findings : tuple of secure_bloom.verify.findings.Finding
+    findings : tuple of secure_bloom.VerifyFinding
         All findings. File, row group and column of the error are those of the first.
     """
 
@@ -185,6 +193,23 @@ class PolicyError(SecureBloomError, ValueError):
     """A policy is not valid, or is not met by what would be written."""
 
 
+class RenamedError(SecureBloomError, TypeError, AttributeError):
+    """A function or a parameter has another name now; the message says which."""
+
+
+class ArgumentError(SecureBloomError, TypeError, ValueError):
+    """An argument has a name that does not exist, or a value that is not possible."""
+
+
+class OptionError(SecureBloomError, ValueError):
+    """An option of Spark is unknown, contradicts another one, or has a value that is not valid."""
+
+    def __init__(self, message: str, *, option: str | None = None, file: str | None = None,
+                 row_group: int | None = None, column: str | None = None):
+        super().__init__(f"option {option}: {message}" if option else message, file=file,
+                         row_group=row_group, column=column)
+
+
 class KernelChoiceError(SecureBloomError, ValueError):
     """``SECURE_BLOOM_KERNELS`` asks for kernels that do not exist, or cannot be used here."""
 
@@ -197,8 +222,40 @@ class ChangedMeanwhileError(SecureBloomError):
     """
 
 
+class CommitError(SecureBloomError):
+    """A job could not make its files visible."""
+
+
 class MissingExtraError(SecureBloomError, ImportError):
     """An optional dependency is not installed; the message names the extra."""
+
+
+@contextmanager
+def needs_extra(what: str, extra: str) -> Iterator[None]:
+    """Convert the ImportError of a block that imports optional packages."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtraError(f"{what} ({error}): {installation(extra)}") from error
+
+
+def installation(extra: str) -> str:
+    """Return the command that installs what an extra consists of.
+
+    It names the packages themselves: secure_bloom is on no package index, so anyone could put
+    another package of this name there.
+    """
+    import importlib.metadata
+    import re
+    try:
+        requirements = importlib.metadata.requires("secure_bloom") or []
+    except importlib.metadata.PackageNotFoundError:
+        requirements = []
+    ours = re.compile(rf"""extra == ["']{extra}["']""")
+    packages = [text.partition(";")[0].strip() for text in requirements if ours.search(text)]
+    if not packages:
+        return f"pip install '.[{extra}]', in the sources of secure_bloom"
+    return "pip install " + " ".join(f"'{package}'" for package in packages)
 
 
 class IndexWarning(UserWarning):
@@ -207,6 +264,10 @@ class IndexWarning(UserWarning):
 
 class PolicyWarning(UserWarning):
     """A rule of a policy matches no column of what is written, so its name may be misspelt."""
+
+
+class WeakPassphraseWarning(UserWarning):
+    """A passphrase is easy to guess. The message says why, and does not contain it."""
 
 
 class MissingKeyWarning(UserWarning):

@@ -10,78 +10,59 @@ moves.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import partial
 from threading import RLock
-from typing import TypeAlias, Unpack
+from typing import Unpack
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
-from secure_bloom.arrow.dictionaries import compact_dictionaries
 from secure_bloom.arrow.encrypted_columns import (
     check_encrypted,
     columns_apart_from_footer,
+    protection,
     resolve_columns,
 )
 from secure_bloom.arrow.encryption import file_encryption
-from secure_bloom.arrow.leaves import decode_half_dictionaries, without_half_dictionaries
+from secure_bloom.arrow.filter_writer import FilterWriter, HashObserver
 from secure_bloom.arrow.masking import check_writable
-from secure_bloom.arrow.row_groups import row_groups
-from secure_bloom.arrow.schema import parquet_leaves, without_categories
+from secure_bloom.arrow.nan_columns import leaves_with_nan
+from secure_bloom.arrow.page_writer import as_written, open_page_writer
+from secure_bloom.arrow.row_groups import as_row_groups
+from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.arrow.sink import Sink
 from secure_bloom.arrow.streams import ArrowData, open_stream
-from secure_bloom.arrow.table_filters import build_filters, num_values, plan_filters
-from secure_bloom.arrow.views import convert_nested_views, views_metadata, without_nested_views
+from secure_bloom.arrow.views import without_nested_views
 from secure_bloom.arrow.writer_options import WriterOptions, check_options, check_page_size
-from secure_bloom.display import Summarized, shown
+from secure_bloom.display import Summarized, shown, without_credentials
 from secure_bloom.encryption import Encryption
-from secure_bloom.errors import FormatError, error_location
+from secure_bloom.errors import error_location
 from secure_bloom.keys import external
-from secure_bloom.keys.wrapping import WritingKms
-from secure_bloom.parquet.bloom_filter import encode_filter
+from secure_bloom.keys.wrapping import WritingKeys
 from secure_bloom.parquet.footer import Footer, split_tail
 from secure_bloom.parquet.invocations import count_invocations
-from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.parquet.placing import without_column_indexes
 from secure_bloom.policy.policy import Policy
+from secure_bloom.policy.sensitive import Sensitive, check_contradictions, requested
 from secure_bloom.policy.slips import warn_of_unused_rules
-from secure_bloom.policy.writing import (
-    check_encryption,
-    check_plaintext_argument,
-    policy_for,
-    with_policy,
-)
+from secure_bloom.policy.writing import check_encryption, policy_for
 from secure_bloom.sbbf.options import BloomFilters
-from secure_bloom.storage.files import (
-    FilePath,
-    FileTarget,
-    Output,
-    is_path,
-    open_output,
-    resolve,
-)
-from secure_bloom.storage.spill import FilterStore
-from secure_bloom.storage.summary import FilterTotals
+from secure_bloom.storage.files import FilePath, FileTarget, Output, is_path, open_output
+from secure_bloom.storage.summary import FilterTotals, WriteSummary
 
-DEFAULT_ROW_GROUP_ROWS = 1024 * 1024  # pyarrow's own default and limit
-MAX_ROW_GROUP_ROWS = 64 * 1024 * 1024
 _FEW_VALUES = 1 << 14  # filters of so many values take less time than starting a thread
 _BUFFER = 1 << 16  # bytes
 
-#: called with row group, leaf column, and hashes of values (uint64); None: they cannot be hashed
-HashObserver: TypeAlias = Callable[[int, LeafColumn, np.ndarray | None], None]
 
-
-def write_table(data: ArrowData, where: FileTarget, *, bloom_filters: BloomFilters = None,
-                encryption: Encryption | None = None, keys: WritingKms = None,
+def write_table(data: ArrowData, path: FileTarget, *, sensitive: Sensitive = None,
+                bloom_filters: BloomFilters = None,
+                encryption: Encryption | None = None, keys: WritingKeys = None,
                 policy: Policy | FilePath | None = None, plaintext: bool = False,
                 row_group_size: int | None = None, filesystem: pa_fs.FileSystem | None = None,
-                kms: WritingKms = None, durable: bool = True,
-                **writer_options: Unpack[WriterOptions]) -> None:
+                durable: bool = True, **writer_options: Unpack[WriterOptions]) -> WriteSummary:
     """Write a table, data frame, query or stream to a Parquet file with Bloom filters.
 
     Parameters
@@ -89,11 +70,17 @@ def write_table(data: ArrowData, where: FileTarget, *, bloom_filters: BloomFilte
     data : table, data frame, query or stream
         Anything with the Arrow PyCapsule interface: tables of pyarrow and arro3, data frames of
         pandas and Polars, relations of DuckDB, a pyarrow RecordBatchReader. Also a pyarrow Dataset
-        or Scanner, a Polars LazyFrame, or an iterable of record batches, whose schema is that of
-        the first. Only one row group of it is in memory at a time; see ``docs/writing.md``.
-    where : str, path, or writable binary file
+        or Scanner, a Polars LazyFrame, or an iterable of record batches, with the schema of the
+        first. Only one row group of it is in memory at a time; see the page "Writing".
+    path : str, path, or writable binary file
         A file object is only appended to and stays open. A new file appears at a path only once
         it is complete; until then, and after an exception, the path keeps its previous content.
+    sensitive : str or iterable of str, optional
+        Columns to encrypt with the master key ``pii``, with Bloom filters, under a footer with the
+        master key ``footer``. Instead of ``encryption``. Named as in a policy: leaf columns,
+        groups with all leaves below them, or patterns, regardless of case. Columns that are not
+        named stay open to everyone who can read the footer. A ``policy`` may name other keys and
+        filters, and encrypt more columns.
     bloom_filters : bool, iterable of str, or mapping, optional
         The leaf columns that get a filter in every row group. ``True``: every column that can have
         one. A list names them by dotted path: ``["city", "address.city", "tags.list.element"]``.
@@ -104,11 +91,11 @@ def write_table(data: ArrowData, where: FileTarget, *, bloom_filters: BloomFilte
         pyarrow's class of that name is also accepted. Default: the file is not encrypted.
     keys : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS, optional
         For an EncryptionConfiguration. Any pyarrow KmsClient is also accepted. Default: the KMS of
-        the environment, see ``docs/keys.md``.
+        the environment, see the page "Keys".
     policy : Policy, str or path, optional
-        Which columns must be encrypted; see ``docs/policy.md``. Without ``encryption``, the policy
-        makes it; otherwise ``encryption`` may add to the policy. The policy's filters are added for
-        columns that ``bloom_filters`` does not name.
+        Which columns must be encrypted; see the page "One policy for all files". ``encryption`` may
+        add to it; without ``encryption``, the policy alone decides. The policy's filters are added
+        for columns that ``bloom_filters`` does not name.
     plaintext : bool
         Write without encryption. If a policy is given, and would not encrypt any column, the write
         is refused unless this is set, or rules of the policy allow plaintext for every column.
@@ -116,14 +103,19 @@ def write_table(data: ArrowData, where: FileTarget, *, bloom_filters: BloomFilte
         Rows per row group; default as in pyarrow: at most 1,048,576. A row group of a stream also
         ends at 128 MiB of Arrow data.
     filesystem : pyarrow.fs.FileSystem, optional
-        Filesystem of ``where`` if that is a path; default: local, or by URI.
-    kms
-        Alias of ``keys``; pass only one of them.
+        Filesystem of ``path`` if that is a path; default: local, or by URI.
     durable : bool
         Whether a local file survives a power cut once the call has returned. False saves some
         milliseconds for files that can be written again.
     **writer_options
-        Options of :class:`pyarrow.parquet.ParquetWriter`, such as ``compression="zstd"``.
+        Options of :class:`pyarrow.parquet.ParquetWriter`, such as ``compression="zstd"``. Page
+        indexes are written unless ``write_page_index=False``.
+
+    Returns
+    -------
+    WriteSummary
+        Its ``rows``, ``row_groups`` and ``bytes``, the ``encrypted_columns`` with their master
+        keys, the ``open_columns``, and the numbers of filters.
 
     Raises
     ------
@@ -142,24 +134,30 @@ def write_table(data: ArrowData, where: FileTarget, *, bloom_filters: BloomFilte
         If an iterable has no batches, and therefore no schema.
     Exception
         Whatever the stream raises. Then no new file appears.
+
+    Examples
+    --------
+    >>> secure_bloom.write_table(people, "people.parquet", sensitive=["ssn"],  # doctest: +SKIP
+    ...                          keys="keyring.json")
     """
+    check_options(write_table, writer_options)
     with ExitStack() as stack:
-        if isinstance(data, pa.RecordBatch):
-            data = pa.Table.from_batches([data])
-        if not isinstance(data, pa.Table):
+        if not isinstance(data, pa.Table | pa.RecordBatch):
             data = stack.enter_context(open_stream(data))
         writer = stack.enter_context(ParquetWriter(
-            where, data.schema, bloom_filters=bloom_filters, encryption=encryption, keys=keys,
-            policy=policy, plaintext=plaintext, filesystem=filesystem, kms=kms, durable=durable,
-            **writer_options))
+            path, data.schema, sensitive=sensitive, bloom_filters=bloom_filters,
+            encryption=encryption, keys=keys, policy=policy, plaintext=plaintext,
+            filesystem=filesystem, durable=durable, **writer_options))
         writer.write_table(data, row_group_size)
+    assert writer.summary is not None  # it is closed
+    return writer.summary
 
 
 class ParquetWriter(Summarized):
     """Writes a Parquet file row group by row group.
 
     A context manager: the file is complete when the block ends, and does not appear under its
-    name if the block raises an exception. A replaced file keeps its mode; if ``where`` is a
+    name if the block raises an exception. A replaced file keeps its mode; if ``path`` is a
     symbolic link, the file that it points to is replaced.
 
     Several threads may share a writer; it writes one table after the other. A forked process
@@ -167,107 +165,90 @@ class ParquetWriter(Summarized):
 
     Parameters
     ----------
-    where : str, path, or writable binary file
+    path : str, path, or writable binary file
         A file object is only appended to and stays open.
     schema : pyarrow.Schema
+    sensitive : str or iterable of str, optional
+        Columns to encrypt with the master key ``pii``, with Bloom filters, under a footer with the
+        master key ``footer``, as :func:`write_table` describes. Instead of ``encryption``.
     bloom_filters : bool, iterable of str, or mapping, optional
-        The leaf columns that get a filter in every row group. ``True``: every column that can have
-        one. A list names them by dotted path: ``["city", "address.city", "tags.list.element"]``.
-        A mapping of paths also specifies options: ``True``, BloomFilterOptions, a dict of its
-        fields such as ``{"fpp": 0.001}``, or ``False`` for no filter. Default: none. Filters of
-        encrypted columns are encrypted with the column's key, all others are in plaintext.
+        The leaf columns that get a filter in every row group: ``True`` for every column that can
+        have one, a list of dotted paths, or a mapping of these to ``True``, BloomFilterOptions, a
+        dict of its fields such as ``{"fpp": 0.001}``, or ``False``.
     encryption : EncryptionConfiguration or UniformKey, optional
         pyarrow's class of that name is also accepted. With ``internal_key_material=False`` a file
-        with key material is written next to this one, and ``where`` must be a new path.
+        with key material is written next to this one, and ``path`` must be a new path.
     keys : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS, optional
-        For an EncryptionConfiguration. Any pyarrow KmsClient is also accepted. Default: the KMS of
-        the environment, see ``docs/keys.md``.
+        For an EncryptionConfiguration. Default: the KMS of the environment.
     policy : Policy, str or path, optional
-        Which columns must be encrypted; see ``docs/policy.md``. Without ``encryption``, the policy
-        makes it; otherwise ``encryption`` may add to the policy. The policy's filters are added for
-        columns that ``bloom_filters`` does not name.
+        Which columns must be encrypted, and get filters; see the page "One policy for all files".
     plaintext : bool
-        Write without encryption. If a policy is given, and would not encrypt any column, the write
-        is refused unless this is set, or rules of the policy allow plaintext for every column.
+        Write without encryption, although a policy is given that would not encrypt any column.
     filesystem : pyarrow.fs.FileSystem, optional
-        Filesystem of ``where`` if that is a path; default: local, or by URI.
-    kms
-        Alias of ``keys``; pass only one of them.
+        Filesystem of ``path`` if that is a path; default: local, or by URI.
     durable : bool
-        Whether a local file survives a power cut once :meth:`close` has returned. False saves some
-        milliseconds for files that can be written again.
+        Whether a local file survives a power cut once :meth:`close` has returned.
     **writer_options
-        Options of :class:`pyarrow.parquet.ParquetWriter`.
+        Options of :class:`pyarrow.parquet.ParquetWriter`, such as ``compression="zstd"``.
 
     Attributes
     ----------
     filter_totals : FilterTotals
-        What :meth:`close` has written.
+        The filters that :meth:`close` has written.
+    summary : WriteSummary or None
+        What was written, once the writer is closed.
 
     Raises
     ------
-    ColumnError
-        If a filter is requested for a column that does not exist or cannot have one, or if a
-        column is masked because its key was missing when it was read. Raised before anything is
-        written.
-    PolicyError
-        If the policy is not valid, or the file would not meet it; or if no column would be
-        encrypted, and plaintext was not asked for. Raised before anything is written.
+    ColumnError, PolicyError, KeyRetrievalError
+        As from :func:`write_table`, before anything is written.
     """
 
     _writer: pq.ParquetWriter | None = None
     _output: Output | None = None
     _name = ""
+    summary: WriteSummary | None = None
 
-    def __init__(self, where: FileTarget, schema: pa.Schema, *, bloom_filters: BloomFilters = None,
-                 encryption: Encryption | None = None, keys: WritingKms = None,
+    def __init__(self, path: FileTarget, schema: pa.Schema, *, sensitive: Sensitive = None,
+                 bloom_filters: BloomFilters = None,
+                 encryption: Encryption | None = None, keys: WritingKeys = None,
                  policy: Policy | FilePath | None = None, plaintext: bool = False,
-                 filesystem: pa_fs.FileSystem | None = None, kms: WritingKms = None,
+                 filesystem: pa_fs.FileSystem | None = None,
                  durable: bool = True, **writer_options: Unpack[WriterOptions]):
-        self._filters: list[dict[int, int]] = []  # by row group: column ordinal -> number in store
-        self._name = str(where) if is_path(where) else f"a {type(where).__name__}"
-        self._store = FilterStore()
-        check_options(writer_options)
-        check_plaintext_argument(encryption, plaintext=plaintext)
+        self._name = without_credentials(str(path)) if is_path(path) else f"a {type(path).__name__}"
+        check_options(ParquetWriter, writer_options)
+        check_contradictions(encryption, sensitive, plaintext=plaintext)
         self.schema = schema
         with error_location(file=self._name):
             check_writable(schema)
         self.filter_totals = FilterTotals()
-        leaves = parquet_leaves(schema, **writer_options)
+        leaves = self._leaves = parquet_leaves(schema, **writer_options)
         with error_location(file=self._name):
             check_page_size(writer_options, leaves)
-            rules = policy_for(policy, where, filesystem)
-            if rules is not None:
-                bloom_filters, encryption = with_policy(rules, bloom_filters, encryption, leaves,
-                                                        plaintext=plaintext)
+            rules = policy_for(policy, path, filesystem)
+            bloom_filters, encryption = requested(rules, sensitive, bloom_filters, encryption,
+                                                  leaves, plaintext=plaintext)
             if encryption is None and (plaintext or rules is not None):
-                keys = kms = None
-        self._leaves = leaves
-        self._plan = plan_filters(schema, leaves, bloom_filters)
-        self._observer: HashObserver | None = None
+                keys = None
+        self._filters = FilterWriter(schema, leaves, bloom_filters)
+        self._with_nan: list[set[int]] = []  # by row group: leaf columns
         self._asked = resolve_columns(encryption, leaves)
         if rules is not None:
             with error_location(file=self._name):
                 check_encryption(rules, self._asked, leaves)
             warn_of_unused_rules(rules, leaves, self._name)
-        self._encryption = file_encryption(self._asked, keys, kms)
-        self._material_place = self._place_of_material(where, filesystem)
-        self._output = open_output(where, filesystem, durable=durable)
+        self._encryption = file_encryption(self._asked, keys)
+        self._new_place = None if self._encryption.external_material is None \
+            else external.place_of_new(path, filesystem)
+        self._output = open_output(path, filesystem, durable=durable)
         self._lock = RLock()
         self._sink = Sink(self._output)
         # Buffered in C++: each call of a sink in Python takes longer than writing a small page.
         self._stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _BUFFER)
         try:
-            plain = without_categories(without_half_dictionaries(schema),
-                                       columns_apart_from_footer(self._asked, leaves))
-            metadata = views_metadata(plain) if writer_options.get("store_schema", True) else None
-            if metadata is not None:
-                writer_options = {**writer_options, "store_schema": False}
-            self._writer = pq.ParquetWriter(self._stream, without_nested_views(plain),
-                                            **writer_options,
-                                            encryption_properties=self._encryption.properties)
-            if metadata is not None:
-                self._writer.add_key_value_metadata(metadata)
+            self._writer = open_page_writer(self._stream, schema,
+                                            columns_apart_from_footer(self._asked, leaves),
+                                            writer_options, self._encryption.properties)
         except BaseException:
             self._abort()
             raise
@@ -294,25 +275,17 @@ class ParquetWriter(Summarized):
         ColumnError
             If a batch of a stream has other columns, or other types.
         """
-        if row_group_size is not None and row_group_size < 1:
-            raise ValueError(f"row_group_size must be at least 1, got {row_group_size}")
-        rows = min(row_group_size or DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS)
         if isinstance(data, pa.RecordBatch):
             data = pa.Table.from_batches([data])
         with self._opened() as writer, ExitStack() as stack:
-            tables: Iterator[pa.Table]
-            if isinstance(data, pa.Table):
-                tables = (data.slice(start, rows) for start in range(0, max(len(data), 1), rows))
-            else:
-                schema = without_nested_views(self.schema)
-                stream = stack.enter_context(open_stream(data)).with_schema(schema)
-                tables = row_groups(stream, schema, rows)
+            if not isinstance(data, pa.Table):
+                data = stack.enter_context(open_stream(data))
+            tables = as_row_groups(data, without_nested_views(self.schema), row_group_size)
             try:
                 if isinstance(data, pa.Table):
                     check_writable(data.schema)
                 for table in tables:
-                    table = convert_nested_views(decode_half_dictionaries(table))
-                    self._write_row_group(writer, compact_dictionaries(table))
+                    self._write_row_group(writer, as_written(table))
                     del table  # before the next row group is filled
             except BaseException:
                 self._abort()
@@ -344,7 +317,9 @@ class ParquetWriter(Summarized):
             Dotted paths of leaf columns. They need not have Bloom filters.
         observer : callable
             Called, perhaps from another thread, with the number of the row group, the leaf column,
-            and hashes. None in place of hashes: not all values can be hashed. It must not raise.
+            hashes, and the range of rows that has these values: 1 means all rows of the row group,
+            2 and 3 its halves, 4 to 7 its quarters, and so on up to 63. None in place of hashes:
+            not all values can be hashed. It must not raise.
 
         Raises
         ------
@@ -352,10 +327,7 @@ class ParquetWriter(Summarized):
             If a column does not exist or cannot have a filter.
         """
         with self._opened():
-            filters = {one.column.path: one.options for of_field in self._plan.values()
-                       for one in of_field if one.options is not None}
-            self._plan = plan_filters(self.schema, self._leaves, filters, columns)
-            self._observer = observer
+            self._filters.observe(columns, observer)
 
     @property
     def num_bytes(self) -> int:
@@ -378,13 +350,14 @@ class ParquetWriter(Summarized):
                 self._sink.hold()
                 self._writer.close()
                 self._stream.flush()
-                self._finish(output, *self._sink.release())
+                summary = self._finish(output, *self._sink.release())
                 self._publish(output)
             except BaseException:
                 self._abort()
                 raise
             self._writer = self._output = None
-            self._store.close()
+            self.summary = summary
+            self._filters.close()
 
     def __enter__(self) -> ParquetWriter:
         return self
@@ -416,71 +389,48 @@ class ParquetWriter(Summarized):
 
     def _write_row_group(self, writer: pq.ParquetWriter, table: pa.Table) -> None:
         """Build filters, on another core while pyarrow writes pages; both release the GIL."""
-        if num_values(table, self._plan) <= _FEW_VALUES:
+        if self._filters.num_values(table) <= _FEW_VALUES:
             writer.write_table(table, row_group_size=max(table.num_rows, 1))
-            filters = self._store_filters(table)
+            self._filters.add_row_group(table)
         else:
             with ThreadPoolExecutor(1) as pool:
-                built = pool.submit(self._store_filters, table)
+                built = pool.submit(self._filters.add_row_group, table)
                 writer.write_table(table, row_group_size=max(table.num_rows, 1))
-            filters = built.result()
+            built.result()
+        self._with_nan.append(leaves_with_nan(table))
         self._stream.flush()
-        self._filters.append(filters)
 
-    def _store_filters(self, table: pa.Table) -> dict[int, int]:
-        observe = self._observer and partial(self._observer, len(self._filters))
-        return {ordinal: self._store.put(filter_)
-                for ordinal, filter_ in build_filters(table, self._plan, observe)}
-
-    def _finish(self, output: Output, held: bytes, start: int) -> None:
+    def _finish(self, output: Output, held: bytes, start: int) -> WriteSummary:
         """Write what was held back, with the filters before the footer."""
         indexes, content, magic = split_tail(held)
         footer = Footer(content, magic, self._encryption.keys)
-        if len(footer.row_groups) != len(self._filters):
-            raise FormatError(f"pyarrow wrote {len(footer.row_groups)} row groups, but "
-                              f"{len(self._filters)} were expected")
+        if with_nan := {(row_group, ordinal) for row_group, ordinals in enumerate(self._with_nan)
+                        for ordinal in ordinals}:
+            indexes = without_column_indexes(footer, indexes, start, with_nan)
         check_encrypted(self._asked, footer)
+        encrypted, others = protection(self._asked, self._leaves, footer)
+        size = start + len(indexes)
         waiting = bytearray(indexes)  # one call then writes the whole end of a small file
-        first = position = start + len(indexes)
-        encrypted = plain = 0
-        for number, filters in enumerate(self._filters):
-            chunks, places = footer.row_groups[number], {}
-            for ordinal in sorted(filters):
-                parts = encode_filter(self._store.get(filters[ordinal]), chunks[ordinal])
-                for part in parts:
-                    waiting += part
-                if len(waiting) >= _BUFFER:
-                    output.write(waiting)
-                    waiting = bytearray()
-                length = sum(map(len, parts))
-                places[ordinal] = position, length
-                position += length
-                encrypted += chunks[ordinal].cipher is not None
-                plain += chunks[ordinal].cipher is None
-            footer.set_bloom_filters(number, places)
+        for part in self._filters.encode(footer, start + len(indexes)):
+            waiting += part
+            size += len(part)
+            if len(waiting) >= _BUFFER:
+                output.write(waiting)
+                waiting = bytearray()
         count_invocations(footer)
         self._encryption.write_key_metadata(footer)
-        output.write(waiting + footer.to_bytes())
-        self.filter_totals = FilterTotals(encrypted, plain, position - first)
-
-    def _place_of_material(self, where: FileTarget, filesystem: pa_fs.FileSystem | None) \
-            -> tuple[pa_fs.FileSystem, str] | None:
-        """Return filesystem and path of the file, next to which key material is to be stored."""
-        if self._encryption.external_material is None:
-            return None
-        if not is_path(where):
-            raise TypeError("internal_key_material=False needs a path, because the key material "
-                            "is written next to the file")
-        place = resolve(where, filesystem)
-        external.check_new(*place)
-        return place
+        end = footer.to_bytes()
+        output.write(waiting + end)
+        totals = self.filter_totals = self._filters.totals
+        return WriteSummary(self._name, footer.num_rows, len(footer.row_groups), size + len(end),
+                            encrypted, others, totals.encrypted, totals.plain, totals.bytes)
 
     def _publish(self, output: Output) -> None:
         material = self._encryption.external_material
-        if self._material_place is None or material is None:
+        if self._new_place is None or material is None:
             output.commit()
         else:
-            external.publish(output, *self._material_place, material)
+            external.publish(output, *self._new_place, material)
 
     def _abort(self) -> None:
         output = self._output
@@ -496,9 +446,10 @@ class ParquetWriter(Summarized):
             if output is None:
                 return
             self._sink.discard()
-            self._store.close()
+            self._filters.close()
             try:
                 if writer is not None:
                     writer.close()
+                self._stream.close()  # pyarrow would report that it fails when the program ends
             finally:
                 output.abort()

@@ -1,21 +1,39 @@
 """Fixtures for all tests: peers and stores. Some variables of the environment are not used."""
 
+import functools
 import os
 
+import pytest
+
+from secure_bloom.keys.keyring_file import SealingKey
 from tests.browser import browser, open_page
 from tests.peers.fixtures import arrow_cpp, arrow_rs, parquet_java
 from tests.storage.fixtures import local, s3, store
 from tests.tiers import (
     pytest_addoption,
+    pytest_collection,
+    pytest_collection_finish,
     pytest_collection_modifyitems,
     pytest_configure,
+    pytest_ignore_collect,
     pytest_terminal_summary,
 )
 
 __all__ = ["arrow_cpp", "arrow_rs", "browser", "local", "open_page", "parquet_java",
-           "pytest_addoption", "pytest_collection_modifyitems", "pytest_configure",
+           "pytest_addoption", "pytest_collection", "pytest_collection_finish",
+           "pytest_collection_modifyitems", "pytest_configure", "pytest_ignore_collect",
            "pytest_terminal_summary", "s3", "store"]
 
 # pip refuses the last one beside --no-build-isolation, with which tests build the packages.
-for _name in ("SECURE_BLOOM_KEYRING", "SECURE_BLOOM_KMS", "PIP_BUILD_CONSTRAINT"):
+for _name in ("SECURE_BLOOM_KEYRING", "SECURE_BLOOM_KMS", "SECURE_BLOOM_POLICY",
+              "PIP_BUILD_CONSTRAINT"):
     os.environ.pop(_name, None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def make_at_full_cost():
+    """Lower the cost of new passphrases of keyrings; returns what makes them at full cost."""
+    make = SealingKey.make
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SealingKey, "make", staticmethod(functools.partial(make, n=2**10)))
+        yield make

@@ -56,19 +56,16 @@ def room_of(module: str, rooms: dict[str, int]) -> str | None:
     return None
 
 
-def imports(module: str, known: dict[str, Path], *, run: bool = False) -> Iterator[tuple[str, int]]:
-    """Yield the package's modules that a module imports, also inside functions, with line numbers.
+def imports(module: str, known: dict[str, Path]) -> Iterator[tuple[str, int]]:
+    """Yield the package's modules that a module imports, with line numbers.
 
-    Parameters
-    ----------
-    run : bool
-        Leave out imports that are for type checkers only.
+    Also those inside functions, and for type checkers, except of names that are only passed on.
     """
     tree = ast.parse(known[module].read_text())
     for_types = {node for block in ast.walk(tree) if _is_for_types(block)
                  for node in ast.walk(block)}
     for node in ast.walk(tree):
-        if node in for_types and (run or _is_passed_on(node)):
+        if node in for_types and _is_passed_on(node):
             continue
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names if alias.name in known)

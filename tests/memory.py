@@ -1,8 +1,11 @@
-"""How much memory this process takes, as Linux counts it."""
+"""How much memory this process takes, as Linux counts it, and what is in that of arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
 
 
 class Peak:
@@ -29,3 +32,19 @@ def status(name: str) -> int:
     """Return a size from the status of this process, in bytes."""
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) << 10 for line in file if line.startswith(f"{name}:"))
+
+
+def buffers_of(array: Any) -> Iterator[bytes]:
+    """Yield all memory of an Arrow array, with dictionaries."""
+    if isinstance(array, pa.ExtensionArray):
+        yield from buffers_of(array.storage)
+    elif isinstance(array, pa.DictionaryArray):
+        yield from buffers_of(array.indices)
+        yield from buffers_of(array.dictionary)
+    else:
+        yield from (buffer.to_pybytes() for buffer in array.buffers() if buffer is not None)
+        if isinstance(array, pa.StructArray):
+            for number in range(array.type.num_fields):
+                yield from buffers_of(array.field(number))
+        elif pa.types.is_nested(array.type):
+            yield from buffers_of(array.values)

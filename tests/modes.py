@@ -62,7 +62,8 @@ class Mode:
         elif self.is_encrypted:
             encryption = UniformKey(**self.options)
         secure_bloom.write_table(table, where, encryption=encryption,
-                                 kms=InMemoryKms(MASTER_KEYS) if self.uses_kms else None, **options)
+                                 keys=InMemoryKms(MASTER_KEYS) if self.uses_kms else None,
+                                 **options)
 
     @property
     def keys(self) -> InMemoryKms | ExplicitKeys | None:

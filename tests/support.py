@@ -73,6 +73,9 @@ def _built_levels() -> list[str]:
 # Kernels by the names of SECURE_BLOOM_KERNELS, the fastest first.
 COMPILED = [*_built_levels(), "numba"]
 IMPLEMENTATIONS = ["numpy", COMPILED[0]]
+#: the same as parameters of tests; numba, which compiles for seconds, is not tried by `make check`
+EACH_COMPILED = [pytest.param(name, marks=pytest.mark.slow if name == "numba" else ())
+                 for name in COMPILED]
 
 
 @functools.cache

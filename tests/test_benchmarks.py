@@ -7,16 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiers import sweep_where
-
 ROOT = Path(__file__).parent.parent
-WITHOUT_SPARK = ("kernels", "write", "filter_sizes", "footers", "startup", "memory", "growth",
-                 "engines", "index")
-TAKE_LONG = "kernels", "memory"
+WITHOUT_SPARK = ("costs", "kernels", "write", "filter_sizes", "footers", "startup", "memory",
+                 "growth", "engines", "index")
 
 
-@pytest.mark.slow
-@sweep_where(lambda name: name in TAKE_LONG)
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", WITHOUT_SPARK)
 def test_benchmark(tmp_path, name):
     report = tmp_path / "report.json"

@@ -21,7 +21,7 @@ def folder(tmp_path_factory):
         table = pa.table({"id": ids, "ssn": list(map(ssn, ids))})
         secure_bloom.write_table(table, folder / f"{number}.parquet", row_group_size=GROUP,
                                  bloom_filters={"id": True, "ssn": True},
-                                 encryption=ENCRYPTION, kms=KMS)
+                                 encryption=ENCRYPTION, keys=KMS)
     return folder
 
 
@@ -76,7 +76,7 @@ def test_a_small_file_in_a_store_far_away_is_read_once(tmp_path, filters, openin
     path = tmp_path / "t" / "small.parquet"
     path.parent.mkdir()
     secure_bloom.write_table(pa.table({"ssn": [f"v{number}" for number in range(100)]}), path,
-                             encryption=ENCRYPTION, kms=KMS, bloom_filters=["ssn"])
+                             encryption=ENCRYPTION, keys=KMS, bloom_filters=["ssn"])
     handler = CountingHandler("fsspec+far")
     where = str(path.parent if opening == "table" else path)
     table = secure_bloom.read_table(where, keys=KMS, filters=filters,

@@ -11,6 +11,7 @@ from tests.doc_examples import run_examples
 TEXT = (Path(__file__).parent.parent / "docs" / "data-subject-request.md").read_text()
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 def test_examples(tmp_path):
     finished = run_examples(TEXT, tmp_path, SECURE_BLOOM_KEYRING="keys.json")

@@ -25,7 +25,6 @@ from secure_bloom import (
     write_table,
 )
 from secure_bloom.cli import main
-from secure_bloom.encryption_requirement import parse_required
 from secure_bloom.errors import (
     AuthenticationError,
     ColumnError,
@@ -35,6 +34,8 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys import InMemoryKms, Keyring
 from secure_bloom.keys.material import KeyMaterial
+from secure_bloom.policy.requirement import parse_required
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.visibility import material_path
 from secure_bloom.verify.measure import ColumnHashes
 from tests.forging import (
@@ -59,10 +60,10 @@ FILTERS = dict.fromkeys(["ssn", "city", "home.street"], True)
 KNOWN = [("ssn", "==", "c")]
 
 
-def written(where=None, *, footer="footer", key="pii", columns=SENSITIVE, table=TABLE, kms=KMS,
+def written(where=None, *, footer="footer", key="pii", columns=SENSITIVE, table=TABLE, keys=KMS,
             filters=FILTERS, **options) -> bytes:
     sink = io.BytesIO() if where is None else where
-    write_table(table, sink, bloom_filters=filters, kms=kms, row_group_size=2,
+    write_table(table, sink, bloom_filters=filters, keys=keys, row_group_size=2,
                 encryption=EncryptionConfiguration(footer, {key: columns}, **options))
     return sink.getvalue() if where is None else where.read_bytes()
 
@@ -72,9 +73,9 @@ both_footers = pytest.mark.parametrize("options", FOOTERS.values(), ids=FOOTERS)
 uniform = EncryptionConfiguration("footer", uniform_encryption=True)
 
 
-def uniform_file(encryption=uniform, kms=KMS) -> bytes:
+def uniform_file(encryption=uniform, keys=KMS) -> bytes:
     sink = io.BytesIO()
-    write_table(TABLE, sink, bloom_filters=FILTERS, encryption=encryption, kms=kms,
+    write_table(TABLE, sink, bloom_filters=FILTERS, encryption=encryption, keys=keys,
                 row_group_size=2)
     return sink.getvalue()
 
@@ -183,7 +184,7 @@ def test_explicit_keys_for_a_file_of_parquet_java(tmp_path, parquet_java):
 def test_a_column_that_only_claims_its_master_key(options):
     """By somebody with the footer's master key: the column's key is under that one, too."""
     insider = InMemoryKms({"footer": KEYS["footer"]})
-    data = written(key="footer", columns=["ssn"], kms=insider, **options)
+    data = written(key="footer", columns=["ssn"], keys=insider, **options)
     forged = under_another_name(data, insider, "ssn", "footer", "pii")
     for columns, filters in product((None, ["ssn"]), (None, [("city", "==", "x")], KNOWN)):
         with pytest.raises(KeyUnwrapError) as raised:
@@ -270,7 +271,7 @@ def test_a_file_under_another_master_key(tmp_path, options, double, internal):
     """By somebody who may wrap with that one, and readers may unwrap with it."""
     path = tmp_path / "a.parquet"
     own = InMemoryKms({"public": KEYS["public"]})
-    written(path, footer="public", key="public", kms=own, **options, double_wrapping=double,
+    written(path, footer="public", key="public", keys=own, **options, double_wrapping=double,
             internal_key_material=internal, columns=["ssn", "home"])
     assert read_table(path, keys=KMS).num_rows == 4  # it is encrypted, after all
     for required in ({"ssn": "pii"}, {"home": "pii"}, {"home.street": "pii", "ssn": None}):
@@ -284,7 +285,7 @@ def test_key_material_that_claims_the_master_key_does_not_open(tmp_path):
     own = InMemoryKms({"public": KEYS["public"]})
     for internal in (True, False):
         path = tmp_path / f"{internal}.parquet"
-        data = written(path, footer="public", key="public", kms=own, columns=["ssn"],
+        data = written(path, footer="public", key="public", keys=own, columns=["ssn"],
                        double_wrapping=False, internal_key_material=internal)
         if internal:
             footer = ParquetFile(path, KMS).footer
@@ -359,15 +360,6 @@ def test_what_is_no_demand_is_refused_before_the_file_is_opened(required, error)
                 lambda: verify_file("/nowhere.parquet", require_encryption=required)):
         with pytest.raises(error, match="require_encryption"):
             ask()
-
-
-def test_something_else_may_check_the_footer():
-    """For demands of another kind."""
-    class Refusing:
-        def check(self, footer):
-            raise AuthenticationError(f"{len(footer.columns)} columns are too many")
-
-    refused(written(), Refusing())
 
 
 # --- folders -------------------------------------------------------------------------------------
@@ -509,7 +501,9 @@ def test_verify_reports_what_is_not_met_and_goes_on():
     result = verify_file(plaintext_file(TABLE, ["ssn"]), KMS, require_encryption=True)
     assert "policy" in [finding.kind for finding in result.findings]
     result = verify_file(written(plaintext_footer=True), require_encryption=["ssn"])
-    assert result.missing_keys and "signature" in result.not_checked
+    assert result.missing_keys and "signature" in result.not_checked and not result.ok
+    for required in (None, ["ssn"]):  # without the key of the footer
+        assert verify_file(written(), require_encryption=required).ok is (required is None)
     with pytest.raises(ColumnError):
         verify_file(written(), KMS, require_encryption=["snn"])
 
@@ -584,7 +578,7 @@ def test_an_algorithm_that_authenticates_no_pages_does_not_pass():
     numbers = pa.table([pa.array(range(1000, 1040))],
                        schema=pa.schema([pa.field("i", pa.int64(), nullable=False)]))
     sink = io.BytesIO()
-    write_table(numbers, sink, encryption=uniform, kms=KMS, compression="none",
+    write_table(numbers, sink, encryption=uniform, keys=KMS, compression="none",
                 use_dictionary=False)
     forged = as_if_ctr(sink.getvalue())
     assert read_table(forged, keys=KMS) != numbers
@@ -638,7 +632,7 @@ READS = {
     "expressions of a data set": lambda path, name: dataset(path, KMS).to_table(
         {"x": pc.utf8_upper(pc.field(name))}),
     "hashes": lambda path, name: list(
-        ColumnHashes(of_file(path), KMS).read(0, of_file(path).footer.column(name))),
+        ColumnHashes(OpenFile(path, KMS), KMS).read(0, of_file(path).footer.column(name))),
     "find": lambda path, name: find(path, "city", ["x"], KMS, columns=[name])}
 
 

@@ -13,6 +13,7 @@ from arro3.io import read_parquet
 
 from secure_bloom import ParquetFile, ParquetWriter, write_table
 from secure_bloom.arrow.leaves import leaf_arrays
+from tests.cases import for_each
 from tests.support import arrow_file, plain_values
 
 
@@ -186,7 +187,8 @@ def check(t: pa.DataType, column: pa.ChunkedArray, rows: list, row_group_size: i
                 assert found[group].all(), leaf.path
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.slow
+@for_each("seed", range(40))
 def test_random_tables(seed):
     rng = random.Random(seed)
     for _ in range(10):

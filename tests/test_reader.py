@@ -38,7 +38,9 @@ from secure_bloom.errors import (
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.footer import Footer
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
+from tests.cases import for_each
 from tests.support import FOOTER_KEY, MASTER_KEYS, MODES, encryptions, footer_parts, kms
 
 COUNT = 120
@@ -55,10 +57,10 @@ ENCRYPTED = pe.EncryptionConfiguration("mf", column_keys={"mc": ["a"]})
 READABLE = pe.EncryptionConfiguration("mf", column_keys={"mc": ["a"]}, plaintext_footer=True)
 
 
-def written(encryption=None, kms=None, table=TABLE, columns=FILTERED, **options) -> bytes:
+def written(encryption=None, keys=None, table=TABLE, columns=FILTERED, **options) -> bytes:
     sink = io.BytesIO()
     write_table(table, sink, bloom_filters=dict.fromkeys(columns, True), encryption=encryption,
-                kms=kms, row_group_size=30, **options)
+                keys=keys, row_group_size=30, **options)
     return sink.getvalue()
 
 
@@ -112,7 +114,7 @@ def test_unknown_columns_name_column_and_file(column):
 
 # --- might_contain -------------------------------------------------------------------------------
 
-@pytest.mark.parametrize(("values", "expected"), [
+@for_each(("values", "expected"), [
     (5, [[True], [False], [False], [False]]),
     ([5, 45, 500, None], [[1, 0, 0, 1], [0, 1, 0, 1], [0, 0, 0, 1], [0, 0, 0, 1]]),
     (pa.array([65], pa.int8()), [[0], [0], [1], [0]]),
@@ -123,7 +125,7 @@ def test_unknown_columns_name_column_and_file(column):
     ([], [[], [], [], []]), (pa.chunked_array([], pa.int64()), [[], [], [], []]),
     (None, [[1]] * 4), ("text", [[1]] * 4), (2**64, [[1]] * 4), (object(), [[1]] * 4),
     (uuid.UUID(int=1), [[1]] * 4),
-], ids=range(14))
+])
 def test_answers_have_a_row_for_each_row_group(opened, values, expected):
     answers = opened.might_contain("a", values)
     assert answers.dtype == bool
@@ -159,7 +161,8 @@ PRUNED = [
 ]
 
 
-@pytest.mark.parametrize(("filters", "row_groups"), PRUNED, ids=str)
+@pytest.mark.slow
+@for_each(("filters", "row_groups"), PRUNED)
 def test_pruning_and_reading(opened, filters, row_groups):
     assert opened.prune(filters) == row_groups
     own = {"[('s.x', '==', 41)]": pc.field("s", "x") == 41,
@@ -342,8 +345,8 @@ def test_an_encrypted_footer_needs_its_key(tmp_path, keys, error):
 
 def explicit(data: bytes, *columns: str) -> ExplicitKeys:
     """The data keys of a file, as someone may be given them."""
-    file = ParquetFile(data, kms())
-    retriever, footer = file._keys, file.footer
+    file = OpenFile(data, kms())
+    retriever, footer = file.keys, file.footer
     column_keys = {chunk.column.path: retriever.column_key(chunk.column.path, chunk.key_metadata)
                    for chunk in footer.row_groups[0] if chunk.column.path in columns}
     return ExplicitKeys(retriever.footer_key(footer.footer_key_metadata), column_keys)
@@ -449,6 +452,7 @@ def test_a_length_that_does_not_fit_the_header():
         changed(shorten).might_contain("a", 5)
 
 
+@pytest.mark.slow
 def test_a_filter_of_an_unknown_kind_rules_nothing_out():
     info = ParquetFile(PLAIN).bloom_filters[0]
     data = bytearray(PLAIN)
@@ -593,6 +597,11 @@ def test_one_name_in_place_of_a_list_is_not_a_list_of_letters(folder):
                 lambda: secure_bloom.find(path, "a", 1, keys, columns="a")):
         with pytest.raises(TypeError, match=r"write \['a'\]"):
             ask()
+    for ask in (lambda: read_table(path, keys=keys, columns=[b"a"]),
+                lambda: ParquetFile(file, keys).read([b"a"]),
+                lambda: data.to_table(columns=[b"a"])):
+        with pytest.raises(TypeError, match="columns must be a list of names, but it has a bytes"):
+            ask()
 
 
 def test_a_row_group_that_does_not_exist():
@@ -656,7 +665,7 @@ def test_keys_of_a_folder_are_unwrapped_once(tmp_path):
 def test_nothing_of_pyarrows_footer_is_lost():
     """Every field of pyarrow's own footer is in ours, but for offset and length of filters."""
     sink = io.BytesIO()
-    pq.write_table(TABLE, sink, row_group_size=30)
+    pq.write_table(TABLE, sink, row_group_size=30, write_page_index=True)
     layout = {4: [{1: [{3: {}}]}]}
     theirs, _ = thrift.decode(footer_parts(sink.getvalue())[0], layout)
     ours, _ = thrift.decode(footer_parts(PLAIN)[0], layout)

@@ -26,6 +26,8 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.environment import NO_KEYS
+from secure_bloom.reading.open_file import OpenFile
+from tests.cases import for_each
 from tests.missing_keys import ALL, KEYS, MARK, TABLE, Kms, forget_warnings, nulls, put
 from tests.support import examples
 
@@ -99,9 +101,10 @@ def test_columns_with_the_footer_key_are_masked_if_only_a_column_key_is_known():
     sink = io.BytesIO()
     secure_bloom.write_table(TABLE, sink, encryption=secure_bloom.UniformKey(
         b"f" * 16, plaintext_footer=True))
-    file = masking_file(sink.getvalue(), ExplicitKeys(column_keys={"other": b"o" * 16}))
-    assert file.read().to_pylist() == nulls(TABLE, *TABLE.column_names)
-    assert file.maskable_columns == set(TABLE.column_names)
+    keys = ExplicitKeys(column_keys={"other": b"o" * 16})
+    assert masking_file(sink.getvalue(), keys).read().to_pylist() \
+        == nulls(TABLE, *TABLE.column_names)
+    assert OpenFile(sink.getvalue(), keys).maskable_columns == set(TABLE.column_names)
 
 
 # --- only missing keys ---------------------------------------------------------------------------
@@ -112,7 +115,7 @@ ERRORS = [one for _, one in inspect.getmembers(errors, inspect.isclass)
 
 @both_footers
 @every_read
-@pytest.mark.parametrize("error", [*ERRORS, OSError, RuntimeError, TimeoutError])
+@for_each("error", [*ERRORS, OSError, RuntimeError, TimeoutError])
 def test_only_a_key_that_is_missing_or_denied_makes_a_column_null(error, read, plaintext_footer):
     file = masking_file(encrypted(plaintext_footer=plaintext_footer), Kms("pii", error=error))
     if issubclass(error, NO_KEY):
@@ -140,7 +143,7 @@ def test_a_wrong_key_is_an_error(read, plaintext_footer):
 EVERYTHING = {"pii": ["ssn"], "money": ["city", "pay", "home.street", "home.zip"]}
 
 
-@examples(300)
+@examples(150)
 @given(st.data())
 def test_damage_never_makes_a_column_null(data):
     file = bytearray(encrypted(EVERYTHING, plaintext_footer=data.draw(st.booleans())))
@@ -153,7 +156,7 @@ def test_damage_never_makes_a_column_null(data):
     assert table.equals(TABLE, check_metadata=True)
 
 
-@examples(300)
+@examples(150)
 @given(st.data())
 def test_damage_never_makes_another_column_null(data):
     file = bytearray(encrypted(EVERYTHING, plaintext_footer=data.draw(st.booleans())))
@@ -216,7 +219,7 @@ TYPES = [pa.bool_(), pa.int8(), pa.uint64(), pa.float16(), pa.float64(), pa.deci
 
 
 @every_read
-@pytest.mark.parametrize("type_", TYPES, ids=str)
+@for_each("type_", TYPES)
 def test_every_type_stays_the_same(read, type_):
     values = pa.array([{"x": 1}] * 3, type_) if pa.types.is_struct(type_) else pa.nulls(3, type_)
     table = pa.table({"a": [1, 2, 3], "x": values})

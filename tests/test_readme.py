@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from tests.doc_examples import check_outputs
 pytestmark = pytest.mark.slow
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
-PYTHON, ENGINES, SPARK = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+PYTHON, CONFIGURATION, ENGINES, SPARK = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 def _run(command, folder):
@@ -25,21 +26,38 @@ def _run(command, folder):
     return done.stdout
 
 
-def test_python(tmp_path):
-    out = _run([sys.executable, "-c", PYTHON], tmp_path)
-    assert out.splitlines() == re.findall(r"^print.*  # (.*)$", PYTHON, re.MULTILINE) != []
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """The folder in which the first example has made a keyring and a file, and what it prints."""
+    folder = tmp_path_factory.mktemp("readme")
+    return folder, _run([sys.executable, "-c", PYTHON], folder)
 
 
-def test_engines(tmp_path):
-    _run([sys.executable, "-c", PYTHON], tmp_path)  # makes keyring and file
-    out = _run([sys.executable, "-c", ENGINES], tmp_path)
+@pytest.fixture
+def folder(first, tmp_path):
+    return shutil.copytree(first[0], tmp_path / "readme")
+
+
+def test_python(first):
+    expected = re.findall(r"^print.*  # (.*)$", PYTHON, re.MULTILINE)
+    assert first[1].splitlines() == expected != []
+
+
+def test_the_whole_configuration(tmp_path):
+    _run([sys.executable, "-c", PYTHON + CONFIGURATION + """
+read_table("people.parquet", "keyring.json", require_encryption=True)
+"""], tmp_path)
+
+
+def test_engines(folder):
+    out = _run([sys.executable, "-c", ENGINES], folder)
     assert out.splitlines() == re.findall(r"^print.*  # (.*)$", ENGINES, re.MULTILINE) != []
 
 
+@pytest.mark.sweep
 @pytest.mark.spark
-def test_spark(tmp_path):
-    _run([sys.executable, "-c", PYTHON], tmp_path)  # makes the keyring
-    out = _run([sys.executable, "-c", SPARK], tmp_path)
+def test_spark(folder):
+    out = _run([sys.executable, "-c", SPARK], folder)
     assert "078-05-1120" in out and "Rome" in out
 
 
@@ -57,11 +75,10 @@ def test_row_filters_find_what_the_page_says(tmp_path):
     assert out.splitlines() == re.findall(r"^print.*# (.*)$", code, re.MULTILINE) != []
 
 
-def test_requiring_encryption(tmp_path):
-    _run([sys.executable, "-c", PYTHON], tmp_path)  # makes keyring and file
+def test_requiring_encryption(folder):
     text = (Path(__file__).parent.parent / "docs" / "keys.md").read_text()
     code = re.search(r"## Requiring encryption.*?```python\n(.*?)```", text, re.DOTALL)[1]
-    assert _run([sys.executable, "-c", code], tmp_path) == "[]\n"
+    assert _run([sys.executable, "-c", code], folder) == "[]\n"
 
 
 def test_an_aad_prefix(tmp_path):
@@ -80,11 +97,10 @@ for keys in (ExplicitKeys(key, aad_prefix=b"people/2026-10"), ExplicitKeys(key))
                                 "KeyNotFoundError"]
 
 
-def test_columns_whose_key_is_missing(tmp_path):
-    _run([sys.executable, "-c", PYTHON], tmp_path)  # makes keyring and file
+def test_columns_whose_key_is_missing(folder):
     text = (Path(__file__).parent.parent / "docs" / "keys.md").read_text()
     code = re.search(r"## Columns whose key is missing.*?```python\n(.*?)```", text, re.DOTALL)[1]
-    out = _run([sys.executable, "-c", code], tmp_path)
+    out = _run([sys.executable, "-c", code], folder)
     assert out.splitlines() == re.findall(r"# ([\[{].*)$", code, re.MULTILINE) != []
 
 

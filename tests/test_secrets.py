@@ -63,7 +63,7 @@ single = EncryptionConfiguration("footer", {"pii": ["ssn"]}, double_wrapping=Fal
 
 def write(path, kms, encryption=config, **options):
     secure_bloom.write_table(table, path, bloom_filters={"ssn": True}, encryption=encryption,
-                             kms=kms, **options)
+                             keys=kms, **options)
 
 def damage(path):
     data = bytearray(open(path, "rb").read())
@@ -88,7 +88,7 @@ def show(value):
 def killed():
     if os.fork() == 0:
         writer = secure_bloom.ParquetWriter("killed", table.schema, bloom_filters={"ssn": True},
-                                            encryption=config, kms=good)
+                                            encryption=config, keys=good)
         writer.write_table(table)
         os.kill(os.getpid(), signal.SIGKILL)
     os.wait()

@@ -15,6 +15,7 @@ from secure_bloom import EncryptionConfiguration, ParquetFile, ParquetWriter, re
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.storage.files import open_output
 from tests.support import kms, run_python
+from tests.tiers import sweep_where
 
 TABLE = pa.table({"a": range(1000)})
 WAIT = 30  # seconds until a thread is given up, where nothing is wrong it is never waited for
@@ -74,7 +75,7 @@ def test_a_writer_shared_by_many_threads(tmp_path, encrypted):
     encryption = EncryptionConfiguration("mf", {"mc": ["a"]}) if encrypted else None
     keys = kms() if encrypted else None
     with ParquetWriter(tmp_path / "x", TABLE.schema, bloom_filters=True, encryption=encryption,
-                       kms=keys) as writer:
+                       keys=keys) as writer:
         assert together(*(lambda part=part: writer.write_table(part, 250) for part in parts)) \
             == [None] * 24
     check(tmp_path / "x", parts, keys, 250)
@@ -170,7 +171,7 @@ def test_a_fork_cannot_write_or_publish_the_file_of_its_parent(tmp_path, encrypt
         if encrypted else None
     keys = kms() if encrypted else None
     with ParquetWriter(path, TABLE.schema, bloom_filters=True, encryption=encryption,
-                       kms=keys) as writer:
+                       keys=keys) as writer:
         writer.write_table(TABLE)
         before = os.listdir(tmp_path)
 
@@ -218,6 +219,7 @@ writer.close()
 """
 
 
+@sweep_where(lambda end: end not in ("pass", "del writer"))
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ["pass", "writer.cycle = writer", "del writer",
                                  "inner = writer._writer; del writer; inner.close()"])

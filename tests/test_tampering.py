@@ -24,6 +24,7 @@ from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.retrieval import key_retriever
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.header import encode_header
+from tests.cases import for_each
 from tests.modes import AAD_PREFIX, ENCRYPTED, MASTER_KEYS, MODES, PLAINTEXT, Mode, mode
 from tests.support import open_footer
 
@@ -145,8 +146,8 @@ def swapped(data: bytes, one: slice, other: slice) -> bytes:
 
 
 @every_encrypted_mode
-@pytest.mark.parametrize("part", ["filter", "header", "bitset"])
-@pytest.mark.parametrize(("one", "other"), [
+@for_each("part", ["filter", "header", "bitset"])
+@for_each(("one", "other"), [
     ((0, "secret"), (1, "secret")), ((0, "secret"), (0, "name")), ((0, "name"), (1, "secret"))])
 def test_swapped_filters(mode, part, one, other):
     data = written(mode)
@@ -164,7 +165,7 @@ def test_a_bitset_for_a_header(mode):
 
 
 @every_encrypted_mode
-@pytest.mark.parametrize("part", ["filter", "header", "bitset"])
+@for_each("part", ["filter", "header", "bitset"])
 def test_filters_of_another_file(mode, part):
     data, other = bytearray(written(mode)), written(mode, 1)
     data[parts(data, place(data, mode, 0, "secret"))[part]] \
@@ -296,7 +297,7 @@ def test_truncated_files(mode):
 
 
 @every_encrypted_mode
-@pytest.mark.parametrize("missing", [1, 16, 100, 500])
+@for_each("missing", [1, 16, 100, 500])
 def test_filters_at_other_places(mode, missing):
     data = written(mode)
     start = place(data, mode, 0, "secret").start
@@ -397,7 +398,7 @@ def test_zeros_behind_a_header_or_a_filter(mode, padding):
 
 
 @hostile_modes
-@pytest.mark.parametrize("num_bytes", [2**31, 2**31 - 1, -2**31, 2**27 + 32, 2**27, -64, 0, 10**5,
+@for_each("num_bytes", [2**31, 2**31 - 1, -2**31, 2**27 + 32, 2**27, -64, 0, 10**5,
                                        96])
 def test_impossible_sizes(mode, num_bytes):
     data = planted(mode, packed(header(num_bytes)))
@@ -412,7 +413,7 @@ def test_impossible_sizes(mode, num_bytes):
 
 
 @hostile_modes
-@pytest.mark.parametrize("header", [header(63), header(33), header(1), header(64, (2, 1, 1)),
+@for_each("header", [header(63), header(33), header(1), header(64, (2, 1, 1)),
                                     header(64, (1, 2, 1)), header(64, (1, 1, 15)),
                                     header(64, (7, 7, 7))])
 def test_unknown_kinds_of_filters_tell_nothing(mode, header):
@@ -426,13 +427,13 @@ def test_unknown_kinds_of_filters_tell_nothing(mode, header):
 
 
 @hostile_modes
-@pytest.mark.parametrize("bad", [b"", b"\0", b"\xff" * 30, header(64)[:-1], bytes(500)])
+@for_each("bad", [b"", b"\0", b"\xff" * 30, header(64)[:-1], bytes(500)])
 def test_what_is_no_header(mode, bad):
     assert_refused(planted(mode, packed(bad, b"")), mode.keys, 0, "secret", FormatError)
 
 
 @hostile_modes
-@pytest.mark.parametrize("offset", [0, -1, -2**63, 10**6, 2**31, 2**63 - 1])
+@for_each("offset", [0, -1, -2**63, 10**6, 2**31, 2**63 - 1])
 def test_offsets_outside_the_data(mode, offset):
     assert_refused(planted(mode, packed(header(64)), offset=offset), mode.keys, 0, "secret",
                    FormatError)
@@ -451,7 +452,7 @@ def test_lengths_that_do_not_fit(mode):
 
 
 @some_modes("columns double gcm 128", "key gcm 128")
-@pytest.mark.parametrize("length", [0, 27, 28, 2**20, 2**31, 2**32 - 1])
+@for_each("length", [0, 27, 28, 2**20, 2**31, 2**32 - 1])
 def test_module_lengths_that_do_not_fit(mode, length):
     """In the header's module and in the bitset's: nothing is allocated for what they claim."""
     for number in range(2):
@@ -471,7 +472,7 @@ def test_module_lengths_that_do_not_fit(mode, length):
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-@pytest.mark.parametrize("length", [0, 1, 2**16, 2**31, 2**32 - 1])
+@for_each("length", [0, 1, 2**16, 2**31, 2**32 - 1])
 def test_footer_lengths_that_do_not_fit(mode, length):
     data = written(mode)
     with pytest.raises(FileError) as raised:

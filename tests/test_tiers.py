@@ -1,5 +1,6 @@
 """The tiers of tests leave out what they say, and the last one nothing."""
 
+import json
 import os
 import re
 import subprocess
@@ -51,9 +52,56 @@ def test_each_process_gives_tests_the_same_names():
 
 
 def test_ci_runs_all_but_the_soak():
-    assert "set -- test test-sweep test-peers\nmake" in (ROOT / ".ci" / "run").read_text()
+    script = (ROOT / ".ci" / "run").read_text()
+    assert "set -- test test-build test-sweep test-peers\nmake" in script
 
 
+@pytest.mark.parametrize(("folder", "text", "marks"), [
+    ("x", "import pytest\n\n\npytestmark = pytest.mark.slow  # builds\n", {"slow"}),
+    ("x", "pytestmark = [*uses_spark, pytest.mark.usefixtures('y')]\n", {"spark", "usefixtures"}),
+    ("x", "    pytestmark = pytest.mark.slow\n@pytest.mark.slow\ndef test_y():\n", set()),
+    ("lakehouse", "", {"fetched"})])
+def test_what_a_tier_leaves_out_is_not_imported(tmp_path, monkeypatch, folder, text, marks):
+    module = tmp_path / folder / "test_module.py"
+    module.parent.mkdir()
+    module.write_text(text)
+    assert tiers.marks_of_module(module) == marks
+    for tier, left_out in LEFT_OUT.items():
+        monkeypatch.setattr(tiers, "tier", tier)
+        ignored = tiers.pytest_ignore_collect(module)
+        assert ignored is (True if marks & set(left_out) else None)  # None leaves it to pytest
+        assert tiers.pytest_ignore_collect(module.with_name("helpers.py")) is None
+
+
+def report(name, seconds):
+    return SimpleNamespace(nodeid=f"{name}::test_x", duration=seconds)
+
+
+def test_long_modules_come_first_and_tests_of_one_keep_their_order():
+    items = [SimpleNamespace(nodeid=name) for name in ("a::2", "b::2", "c::1", "b::1", "new::1")]
+    sorted_items = tiers.longest_first(items, {"a": 0, "b": 20, "c": 30})
+    assert [item.nodeid for item in sorted_items] == ["new::1", "c::1", "b::2", "b::1", "a::2"]
+
+
+def test_durations_of_other_modules_stay_until_they_are_removed(tmp_path):
+    for name in ("long.py", "short.py", "other.py"):
+        (tmp_path / name).touch()
+    (tmp_path / "tests").mkdir()
+    path = tmp_path / "tests" / "durations.json"
+    path.write_text('{"long.py": 2, "short.py": 9, "other.py": 4, "removed.py": 5}')
+    tiers.record_durations([report("long.py", 3.4), report("long.py", 4), report("short.py", 0.2)],
+                           path)
+    assert json.loads(path.read_text()) == {"long.py": 7, "other.py": 4, "short.py": 0}
+
+
+def test_the_summary_names_the_folders_that_took_longest():
+    reports = [report("tests/keys/test_a.py", 2), report("tests/keys/test_b.py", 1),
+               report("tests/spark/test_c.py", 30), report("tests/test_d.py", 1)]
+    assert tiers.seconds_of_folders(reports) == (
+        "seconds by folder: tests/spark 30, tests/keys 3, tests 1")
+
+
+@pytest.mark.slow
 def test_the_check_tries_a_few_combinations_the_same_in_each_process(monkeypatch):
     items = [SimpleNamespace(nodeid=f"tests/test_x.py::{name}[{number}]")
              for name in ("test_many", "test_two") for number in range(30)
@@ -64,7 +112,7 @@ def test_the_check_tries_a_few_combinations_the_same_in_each_process(monkeypatch
         return [item.nodeid for item in tiers.few_combinations(items)]
 
     assert tried("test") == tried("all") == [item.nodeid for item in items]
-    assert len(tried("check")) == 6 + 2
+    assert len(tried("check")) == 2 + 2
     assert tried("check") == tried("check")
     code = ("from types import SimpleNamespace; from tests import tiers; tiers.tier = 'check'; "
             f"items = [SimpleNamespace(nodeid=name) for name in {[i.nodeid for i in items]}]; "
@@ -74,7 +122,18 @@ def test_the_check_tries_a_few_combinations_the_same_in_each_process(monkeypatch
     assert done.stdout == f"{tried('check')}\n"
 
 
+def test_the_check_tries_some_of_many_cases(monkeypatch):
+    cases = list(range(30))
+    monkeypatch.setattr(tiers, "tier", "check")
+    chosen = tiers.few_cases(cases, "test_x")
+    assert len(chosen) == 10 and chosen == sorted(set(chosen) & set(cases))
+    assert tiers.few_cases(cases, "test_x") == chosen != tiers.few_cases(cases, "test_y")
+    assert tiers.few_cases(cases[:4], "test_x") == cases[:4]
+    monkeypatch.setattr(tiers, "tier", "test")
+    assert tiers.few_cases(cases, "test_x") == cases
+
+
 def test_the_check_tries_fewer_examples(monkeypatch):
-    for tier, tried in (("check", [5, 20]), ("test", [12, 100]), ("all", [12, 100])):
+    for tier, tried in (("check", [5, 10]), ("test", [12, 100]), ("all", [12, 100])):
         monkeypatch.setattr(tiers, "tier", tier)
         assert [tiers.number_of_examples(count) for count in (12, 100)] == tried

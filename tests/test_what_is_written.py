@@ -250,6 +250,7 @@ def batches(number: int, seen: list[int] | None = None):
             seen.append(pa.total_allocated_bytes() - before)
 
 
+@pytest.mark.slow
 def test_a_stream_fills_row_groups_and_is_not_collected(tmp_path):
     seen = []
     write_table(batches(200, seen), tmp_path / "x", row_group_size=4500)

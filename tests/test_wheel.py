@@ -17,7 +17,7 @@ import pytest
 import secure_bloom
 from tests.support import COMPILED
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.build, pytest.mark.xdist_group("wheel")]  # which is built once
 
 ROOT = Path(__file__).parent.parent
 #: folders of the sources -> where the wheel has them
@@ -167,7 +167,7 @@ try:
 except MissingExtraError as error:
     print(error)
 """
-    assert "secure_bloom[numba]" in run([installed / "python", "-c", code], tmp_path)
+    assert "pip install 'numba>=" in run([installed / "python", "-c", code], tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -198,17 +198,34 @@ def unpacked(source_distribution: Path, folder: Path) -> Path:
     return sources
 
 
-def test_tests_run_from_a_source_distribution(source_distribution, tmp_path):
-    sources = unpacked(source_distribution, tmp_path)
+@pytest.fixture(scope="module")
+def editable(source_distribution: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sources that are installed in the environment ``venv`` next to them."""
+    folder = tmp_path_factory.mktemp("editable")
+    sources = unpacked(source_distribution, folder)
     shutil.copytree(ROOT / "secure_bloom" / "kernels" / "built",
                     sources / "secure_bloom" / "kernels" / "built")  # saves their compilation
-    python = environment(tmp_path / "venv")
-    done = run_pip("--python", python, "install", "--no-deps", "--no-build-isolation",
-                   "--editable", sources)
+    done = run_pip("--python", environment(folder / "venv"), "install", "--no-deps",
+                   "--no-build-isolation", "--editable", sources)
     assert done.returncode == 0, done.stderr
-    shown = run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/keys/test_uri.py",
-                 "tests/test_layers.py"], sources)
+    return sources
+
+
+def test_tests_run_from_a_source_distribution(editable):
+    shown = run([editable.parent / "venv/bin/python", "-m", "pytest", "-q", "-p",
+                 "no:cacheprovider", "tests/keys/test_uri.py", "tests/test_layers.py"], editable)
     assert " passed" in shown
+
+
+def test_an_editable_install_shows_types_to_mypy(editable, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("import secure_bloom\n"
+                       "from secure_bloom.keys import Keyring\n"
+                       "secure_bloom.ParquetFile(Keyring('a'))\n")
+    done = subprocess.run([editable.parent / "venv/bin/python", "-m", "mypy", "--config-file=",
+                           "--ignore-missing-imports", "--follow-imports=silent", program],
+                          cwd=tmp_path, capture_output=True, text=True)
+    assert "program.py:3: error" in done.stdout and "Keyring" in done.stdout, done.stdout
 
 
 def test_a_source_distribution_builds_the_same_wheel(source_distribution, wheel, tmp_path):

@@ -4,6 +4,9 @@ import decimal
 import gc
 import io
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -19,19 +22,23 @@ from secure_bloom import (
     ParquetFile,
     ParquetWriter,
     UniformKey,
+    write_dataset,
     write_table,
 )
 from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.crypto import modules
 from secure_bloom.errors import (
+    ArgumentError,
     ColumnError,
     KeyExhaustedError,
     KeyNotFoundError,
+    RenamedError,
     UnsupportedError,
 )
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.sbbf.sizing import MAX_BYTES
+from secure_bloom.storage.summary import read_summary
 from secure_bloom.writer import _FEW_VALUES
 from tests.support import (
     FOOTER_KEY,
@@ -58,7 +65,7 @@ def written(table=TABLE, bloom_filters=ALL, **options) -> bytes:
 
 def arrow_written(table=TABLE, **options) -> bytes:
     sink = io.BytesIO()
-    pq.write_table(table, sink, **options)
+    pq.write_table(table, sink, **{"write_page_index": True} | options)
     return sink.getvalue()
 
 
@@ -71,7 +78,7 @@ def row_groups(file: bytes) -> list[int]:
 
 @pytest.mark.parametrize("options", [
     {}, {"row_group_size": 7}, {"row_group_size": 100}, {"row_group_size": 101},
-    {"row_group_size": 1}, {"version": "1.0"}, {"write_page_index": True}, {"compression": "zstd"},
+    {"row_group_size": 1}, {"version": "1.0"}, {"write_page_index": False}, {"compression": "zstd"},
     {"use_dictionary": False}, {"data_page_version": "2.0"}, {"store_schema": False}], ids=str)
 def test_the_file_is_pyarrows_but_for_the_filters(options):
     ours, theirs = written(**options), arrow_written(**options)
@@ -87,7 +94,7 @@ def test_the_file_is_pyarrows_but_for_the_filters(options):
 @pytest.mark.parametrize("mode", MODES)
 def test_filters_stand_back_to_back_before_the_footer(mode):
     encryption, kms, keys = encryptions("a")[mode]
-    data = written(row_group_size=30, encryption=encryption, kms=kms)
+    data = written(row_group_size=30, encryption=encryption, keys=kms)
     file = ParquetFile(data, keys)
     position = file.bloom_filters[0].offset
     for info in file.bloom_filters:
@@ -104,7 +111,7 @@ def test_filters_stand_back_to_back_before_the_footer(mode):
 @pytest.mark.parametrize("mode", MODES)
 def test_every_mode_is_read_by_pyarrow_and_by_us(mode):
     encryption, kms, keys = encryptions("a")[mode]
-    data = written(row_group_size=30, encryption=encryption, kms=kms)
+    data = written(row_group_size=30, encryption=encryption, keys=kms)
     assert ParquetFile(data, keys).read().equals(TABLE)
     if mode == "plain":
         assert pq.read_table(io.BytesIO(data)).equals(TABLE)
@@ -285,7 +292,7 @@ def test_dictionaries_are_hashed():
 # --- encryption ----------------------------------------------------------------------------------
 
 def test_every_file_has_its_own_keys_and_file_id():
-    files = [ParquetFile(written(encryption=ENCRYPTED, kms=kms()), kms()) for _ in range(2)]
+    files = [ParquetFile(written(encryption=ENCRYPTED, keys=kms()), kms()) for _ in range(2)]
     assert len({file.footer.algorithm.aad_file_unique for file in files}) == 2
     assert len({file.footer.footer_key_metadata for file in files}) == 2
     key = UniformKey(FOOTER_KEY)
@@ -313,7 +320,7 @@ def test_the_kms_is_called_once_for_each_key(double):
     configuration = pe.EncryptionConfiguration(
         "mf", column_keys={"mc": ["a", "b"], "md": ["l.list.element"]}, double_wrapping=double)
     writing, reading = CountingKms(), CountingKms()
-    data = written(row_group_size=10, encryption=configuration, kms=writing)
+    data = written(row_group_size=10, encryption=configuration, keys=writing)
     keys = ["mf", "mc", "md"] if double else ["mf", "mc", "mc", "md"]
     assert sorted(writing.calls) == sorted(("wrap", key) for key in keys)
     file = ParquetFile(data, reading)
@@ -335,7 +342,7 @@ def test_a_pyarrow_kms_client_serves_as_it_is():
         def unwrap_key(self, wrapped_key, master_key_identifier):
             return self.inner.unwrap_key(wrapped_key, master_key_identifier)
 
-    data = written(encryption=ENCRYPTED, kms=ArrowKms())
+    data = written(encryption=ENCRYPTED, keys=ArrowKms())
     assert ParquetFile(data, ArrowKms()).read(filters=[("a", "==", 5)]).num_rows == 1
 
 
@@ -344,24 +351,24 @@ def test_filters_are_plain_only_where_their_column_is():
     bits = {name: bytes(plain.read_bloom_filter(0, name).bitset) for name in ALL}
     for mode in MODES[1:]:
         encryption, client, _ = encryptions("a")[mode]
-        data = written(encryption=encryption, kms=client)
+        data = written(encryption=encryption, keys=client)
         uniform = "uniform" in mode or "key," in mode or mode == "key"
         assert [bits[name] in data for name in ALL] == [False] + [not uniform] * 3
 
 
 @pytest.mark.parametrize(("arguments", "error", "message"), [
     ({"encryption": ENCRYPTED}, TypeError, "pass keys="),
-    ({"encryption": ENCRYPTED, "kms": {"mf": b"x" * 16}}, TypeError, "pass keys="),
-    ({"encryption": "mf", "kms": kms()}, TypeError, "EncryptionConfiguration or a UniformKey"),
-    ({"kms": kms()}, TypeError, "would not be encrypted"),
-    ({"encryption": UniformKey(FOOTER_KEY), "kms": kms()}, TypeError, "would not be encrypted"),
+    ({"encryption": ENCRYPTED, "keys": {"mf": b"x" * 16}}, TypeError, "a KmsClient.* not dict"),
+    ({"encryption": "mf", "keys": kms()}, TypeError, "EncryptionConfiguration or a UniformKey"),
+    ({"keys": kms()}, TypeError, "would not be encrypted"),
+    ({"encryption": UniformKey(FOOTER_KEY), "keys": kms()}, TypeError, "would not be encrypted"),
     ({"encryption": pe.EncryptionConfiguration("mf", uniform_encryption=True,
-                                               internal_key_material=False), "kms": kms()},
+                                               internal_key_material=False), "keys": kms()},
      UnsupportedError, "internal_key_material"),
     ({"encryption": pe.EncryptionConfiguration("mf", uniform_encryption=True,
-                                               plaintext_footer=True), "kms": kms()},
+                                               plaintext_footer=True), "keys": kms()},
      UnsupportedError, "plaintext footer"),
-    ({"encryption": pe.EncryptionConfiguration("other", uniform_encryption=True), "kms": kms()},
+    ({"encryption": pe.EncryptionConfiguration("other", uniform_encryption=True), "keys": kms()},
      KeyNotFoundError, "'other'"),
 ])
 def test_wrong_encryption_is_refused_before_anything_is_written(tmp_path, arguments, error,
@@ -379,7 +386,7 @@ def test_a_key_that_has_encrypted_too_much_publishes_nothing(tmp_path, monkeypat
     monkeypatch.setattr(modules, "MAX_INVOCATIONS", 200)
     table = pa.table({"a": range(20_000), "b": range(20_000)})
     options = {"data_page_size": page_size, "write_batch_size": 100, "use_dictionary": False,
-               "kms": None if isinstance(encryption, UniformKey) else kms()}
+               "keys": None if isinstance(encryption, UniformKey) else kms()}
     if fits:
         write_table(table, tmp_path / "x", bloom_filters={"a": True}, encryption=encryption,
                     **options)
@@ -395,7 +402,7 @@ def test_a_key_that_has_encrypted_too_much_publishes_nothing(tmp_path, monkeypat
 def test_pyarrows_configuration_takes_no_column_for_another(tmp_path, names, asked):
     table = pa.table({name: [1] for name in names})
     with pytest.raises(UnsupportedError, match="another column"):
-        write_table(table, tmp_path / "x", bloom_filters={}, kms=kms(),
+        write_table(table, tmp_path / "x", bloom_filters={}, keys=kms(),
                     encryption=pe.EncryptionConfiguration("mf", column_keys={"mc": [asked]}))
     assert os.listdir(tmp_path) == []
 
@@ -405,13 +412,13 @@ def test_names_of_master_keys_and_columns(tmp_path):
     names = {"f: 1": b"f" * 16, "a; b, c": b"k" * 16}
     for asked, encrypted in (["my col"], {"my col"}), (["s"], {"s.q r", "s.t"}), \
             (["s.q r"], {"s.q r"}):
-        write_table(table, tmp_path / "x", bloom_filters={}, kms=InMemoryKms(names),
+        write_table(table, tmp_path / "x", bloom_filters={}, keys=InMemoryKms(names),
                     encryption=EncryptionConfiguration("f: 1", {"a; b, c": asked}))
         chunks = ParquetFile(tmp_path / "x", InMemoryKms(names)).footer.row_groups[0]
         assert {chunk.column.path for chunk in chunks if chunk.encryption} == encrypted
     for columns, advice in (["none"], ";"), (["s.q"], r" \(did you mean 's.q r'"), (["my"], ";"):
         with pytest.raises(ColumnError, match=f"has a key, but does not exist{advice}"):
-            write_table(table, tmp_path / "y", bloom_filters={}, kms=InMemoryKms(names),
+            write_table(table, tmp_path / "y", bloom_filters={}, keys=InMemoryKms(names),
                         encryption=EncryptionConfiguration("f: 1", {"a; b, c": columns}))
     for wrong in (lambda: EncryptionConfiguration("", uniform_encryption=True),
                   lambda: EncryptionConfiguration("f", {"": ["a"]}),
@@ -562,7 +569,7 @@ class Counted(io.BytesIO):
 
 def test_a_small_file_is_written_in_few_calls():
     sink = Counted()
-    write_table(TABLE, sink, bloom_filters=ALL, encryption=ENCRYPTED, kms=kms())
+    write_table(TABLE, sink, bloom_filters=ALL, encryption=ENCRYPTED, keys=kms())
     assert sink.calls <= 3  # pages, an empty rest, and what follows the last page
 
 
@@ -591,7 +598,7 @@ def test_each_placeholder_of_pyarrow_is_parsed_once(monkeypatch):
     configuration = EncryptionConfiguration("mf", {"mc": ["a", "b"]})
     sink = io.BytesIO()
     with ParquetWriter(sink, TABLE.schema, bloom_filters=ALL, encryption=configuration,
-                       kms=kms()) as writer:
+                       keys=kms()) as writer:
         for _ in range(3):
             writer.write_table(TABLE)
     assert len(parsed) == len(set(parsed)) == 3  # footer, a, b
@@ -698,3 +705,77 @@ def test_small_files_load_no_numba():
         "print(*sys.modules)").split()
     assert "secure_bloom.writer" in loaded
     assert not {"numba", "pyspark", "llvmlite"} & set(loaded)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"bloom_filterz": ["n"]}, r"no argument 'bloom_filterz' \(did you mean 'bloom_filters'\?\)"),
+    ({"row_group_sizes": 5}, r"\(did you mean 'row_group_size'\?\)"),
+    ({"compresion": "zstd"}, r"\(did you mean 'compression'\?\)"),
+    ({"compression": "zst"}, r"no codec 'zst' \(did you mean 'zstd'\?\); codecs: none, snappy"),
+    ({"compression": {"n": "snapy"}}, r"no codec 'snapy' \(did you mean 'snappy'\?\)"),
+    ({"encryption_properties": 1}, "use encryption and keys")])
+def test_an_unknown_argument_or_codec_is_our_error_with_what_may_be_meant(
+        tmp_path, options, message):
+    table, path = pa.table({"n": [1]}), tmp_path / "new"
+    for write in (secure_bloom.write_table, secure_bloom.write_dataset):
+        with pytest.raises(ArgumentError, match=message):
+            write(table, path, **options)
+    with pytest.raises(ArgumentError, match=r"codec|argument|cannot be used"):
+        secure_bloom.ParquetWriter(path, table.schema, **options)
+    with pytest.raises(RenamedError, match="argument index is called index_columns now"):
+        secure_bloom.write_dataset(table, path, index="n")
+    assert not path.exists()
+    secure_bloom.write_table(table, path, compression={"n": "ZSTD"})
+
+
+def test_what_was_written_is_returned(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = pa.table({"ssn": ["1", "2", "3"], "st": [{"a": 1, "b": 2}] * 3, "city": ["x"] * 3})
+    path = Path("x")
+    found = write_table(table, path, row_group_size=2, bloom_filters=["ssn", "city"], keys=kms(),
+                        encryption=EncryptionConfiguration("mf", {"mc": ["ssn", "st.a"]}))
+    with ParquetFile(path, kms()) as file:
+        assert (found.rows, found.row_groups) == (3, 2) == (file.num_rows, file.num_row_groups)
+    assert found.bytes == path.stat().st_size and found.file == "x"
+    assert found.encrypted_columns == {"ssn": "mc", "st.a": "mc"}
+    assert found.open_columns == ["st.b", "city"]
+    assert (found.encrypted_filters, found.plain_filters) == (2, 2)
+    assert "encrypted: ssn (mc), st.a (mc); open: st.b, city" in repr(found)
+    assert found.to_dict()["encrypted_columns"]["ssn"] == "mc"
+    assert "<td>city</td><td>open</td>" in found._repr_html_()
+    uniform = EncryptionConfiguration("mf", uniform_encryption=True)
+    for data, options, encrypted in (
+            (table[:0], {"keys": kms(), "encryption": uniform}, "mf"),
+            (table, {"encryption": UniformKey(bytes(16))}, None)):
+        found = write_table(data, sink := io.BytesIO(), **options)
+        assert set(found.encrypted_columns.values()) == {encrypted} and found.open_columns == []
+        assert found.bytes == len(sink.getvalue())
+    assert write_table(table, io.BytesIO()).encrypted_columns == {}
+    writer = ParquetWriter(tmp_path / "y", table.schema)
+    assert writer.summary is None
+    writer.close()
+    assert writer.summary.rows == 0
+    folder = write_dataset(table, tmp_path / "d", keys=kms(),
+                           encryption=EncryptionConfiguration("mf", {"mc": ["ssn"]}))
+    assert folder.encrypted_columns == {"ssn": "mc"} and folder.open_columns == [
+        "st.a", "st.b", "city"]
+    assert read_summary(pa_fs.LocalFileSystem(), str(tmp_path / "d")).open_columns is None
+
+
+def test_a_failed_write_is_silent_when_the_program_ends(tmp_path):
+    """IPython, for one, keeps the last exception, and so the writer, until then."""
+    program = tmp_path / "program.py"
+    program.write_text("""
+import sys, pyarrow, secure_bloom
+table = pyarrow.table({"ssn": ["a"]})
+writer = secure_bloom.ParquetWriter("x.parquet", table.schema)
+writer.write(table)
+try:
+    writer.write(iter([table.to_batches()[0], "no batch"]))
+except TypeError as error:
+    kept = error
+sys.writer, sys.kept = writer, kept
+""")
+    done = subprocess.run([sys.executable, program], check=True, capture_output=True, text=True,
+                          cwd=tmp_path)
+    assert done.stderr == ""

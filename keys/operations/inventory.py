@@ -7,18 +7,17 @@ only with a plaintext footer or external key material; otherwise it is in the en
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.display import Summarized, count, names, shown
+from secure_bloom.display import Result, count, names, shown
 from secure_bloom.errors import NO_KEY, KeyRetrievalError
 from secure_bloom.keys import external
-from secure_bloom.keys.environment import shared_keys
 from secure_bloom.keys.material import KeyMaterial, find_material, is_key_material, key_reference
-from secure_bloom.keys.retrieval import Keys, key_retriever
+from secure_bloom.keys.retrieval import Keys, key_retriever, open_keys
 from secure_bloom.parquet.footer import (
     MAGIC_ENCRYPTED,
     Footer,
@@ -34,7 +33,7 @@ FOOTER = "footer"
 
 
 @dataclass(repr=False)
-class MasterKeyUse(Summarized):
+class MasterKeyUse(Result):
     """The use of one master key in a data set.
 
     Attributes
@@ -63,7 +62,7 @@ class MasterKeyUse(Summarized):
 
 
 @dataclass(repr=False)
-class Inventory(Summarized):
+class Inventory(Result):
     """The master keys of a data set.
 
     Attributes
@@ -96,19 +95,15 @@ class Inventory(Summarized):
         return ("master key", "files", "used for"), (
             (use.name, use.files, names(use.used_for)) for use in self.master_keys)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the inventory in the structure of its JSON form."""
-        return asdict(self)
 
-
-def list_master_keys(path: FilePath, keys: Keys = None, *,
+def list_master_keys(source: FilePath, keys: Keys = None, *,
                      filesystem: pa_fs.FileSystem | None = None,
                      advance: Advance | None = None) -> Inventory:
     """List the master keys that the files of a data set need.
 
     Parameters
     ----------
-    path : str or path
+    source : str or path
         A Parquet file, or a folder of them.
     keys : KmsClient, path of a keyring, or URI of a KMS, optional
         Opens encrypted footers, which hold the key material of columns. Files whose footer it
@@ -123,10 +118,14 @@ def list_master_keys(path: FilePath, keys: Keys = None, *,
         If the file or folder does not exist.
     KmsUnavailableError, KeyringError
         If the KMS does not respond, or the keyring cannot be read.
+
+    Examples
+    --------
+    >>> print(list_master_keys("people/", "keyring.json"))  # doctest: +SKIP
     """
-    filesystem, path = resolve(path, filesystem)
+    filesystem, path = resolve(source, filesystem)
     paths = parquet_files(filesystem, path)
-    counting = _Counting(filesystem, shared_keys(keys))
+    counting = _Counting(filesystem, open_keys(keys))
     files: ManyFiles[None] = ManyFiles(counting.add, paths, advance)
     files.run(1)  # counted in the order of the paths
     *_, failed = files.outcomes()

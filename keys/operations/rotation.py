@@ -9,7 +9,7 @@ done.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -18,12 +18,11 @@ import pyarrow.fs as pa_fs
 from secure_bloom.display import ChangeResult
 from secure_bloom.errors import NO_KEY, KeyNotFoundError
 from secure_bloom.keys import external
-from secure_bloom.keys.cache import CachedKms, cached
-from secure_bloom.keys.environment import keys_or_kms
+from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.kms import KeyWrapper
 from secure_bloom.keys.material import KeyMaterial, key_reference
 from secure_bloom.keys.operations.rewrapping import Rewrapping, Stop
-from secure_bloom.keys.retrieval import KmsKeys
+from secure_bloom.keys.retrieval import KmsKeys, open_client
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer, read_footer
 from secure_bloom.storage.files import FilePath, resolve
@@ -61,15 +60,10 @@ class RotationResult(ChangeResult):
     def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         return ("file", "error"), self.failed.items()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result in the structure of its JSON form."""
-        return asdict(self)
-
 
 def rotate_master_keys(path: FilePath, keys: KeyWrapper | FilePath | None = None, *, old: str,
                        new: str, dry_run: bool = False,
                        filesystem: pa_fs.FileSystem | None = None,
-                       kms: KeyWrapper | FilePath | None = None,
                        advance: Advance | None = None) -> RotationResult:
     """Rewrap everything that one master key wraps with another one.
 
@@ -94,8 +88,6 @@ def rotate_master_keys(path: FilePath, keys: KeyWrapper | FilePath | None = None
     dry_run : bool
         Only report what would be done.
     filesystem : pyarrow.fs.FileSystem, optional
-    kms
-        Alias of ``keys``; give only one of them.
     advance : callable, optional
         Called with the fraction that is done.
 
@@ -112,13 +104,15 @@ def rotate_master_keys(path: FilePath, keys: KeyWrapper | FilePath | None = None
         On KeyboardInterrupt, of which it is a subclass; with the same ``result``.
     FileNotFoundError
         If the file or folder does not exist.
+
+    Examples
+    --------
+    >>> rotate_master_keys("people/", "keyring.json", old="pii", new="pii-2")  # doctest: +SKIP
     """
-    client = keys_or_kms(keys, kms)
-    if not hasattr(client, "wrap_key"):
-        raise TypeError("keys must be a KmsClient with the old and the new master key")
+    client = open_client(keys, to_wrap=True)
     filesystem, path = resolve(path, filesystem)
     paths = parquet_files(filesystem, path)
-    rewrapping = Rewrapping(cached(client), old, new, dry_run)
+    rewrapping = Rewrapping(client, old, new, dry_run)
     rotation = _Rotation(filesystem, path, rewrapping)
     files = ManyFiles(lambda file, _: file if rotation.rotate(file) else None, paths, advance)
 

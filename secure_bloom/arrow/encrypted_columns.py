@@ -6,6 +6,7 @@ from the meaning of a path, pyarrow gets the paths of leaf columns instead.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow.parquet.encryption as pe
@@ -16,6 +17,7 @@ from secure_bloom.encryption import (
     EncryptionConfiguration,
     confuses_pyarrow,
     from_pyarrow,
+    master_keys_by_leaf,
 )
 from secure_bloom.errors import ColumnError, UnsupportedError
 from secure_bloom.parquet.footer import Footer
@@ -47,6 +49,14 @@ def resolve_columns(encryption: Encryption | None, columns: list[LeafColumn]) ->
              if owners[column.ordinal] == path])]
         if told:
             column_keys[key] = list(dict.fromkeys(told))
+    if encryption.other_columns == "footer key":
+        others = [_alone(columns, by_prefix, column.path) for column in columns
+                  if column.ordinal not in owners]
+        # pyarrow can encrypt columns with the footer key itself only if it encrypts all of them so.
+        own = column_keys.get(encryption.footer_key, [])
+        column_keys[encryption.footer_key] = list(dict.fromkeys([*own, *others]))
+        if not column_keys[encryption.footer_key]:
+            del column_keys[encryption.footer_key]
     return replace(encryption, column_keys=column_keys)
 
 
@@ -96,6 +106,28 @@ def columns_apart_from_footer(encryption: Encryption | None, columns: list[LeafC
             if encryption is not None and encryption.plaintext_footer else set()
     paths = {path for named in (encryption.column_keys or {}).values() for path in named}
     return {column.parts[0] for column in columns if paths & {column.path, column.parts[0]}}
+
+
+def protection(encryption: Encryption | None, columns: Sequence[LeafColumn],
+               footer: Footer | None = None) -> tuple[dict[str, str | None], list[str]]:
+    """Return which columns are encrypted under which master keys, and which are open.
+
+    Parameters
+    ----------
+    encryption : EncryptionConfiguration or UniformKey or None
+        As :func:`resolve_columns` returns it.
+    columns : sequence of LeafColumn
+        All leaves.
+    footer : Footer, optional
+        What pyarrow has written: it may encrypt more. A file without row groups says nothing.
+    """
+    keys = master_keys_by_leaf(encryption, columns)
+    if footer is not None:
+        for chunk in next(iter(footer.row_groups), ()):
+            if chunk.encryption == "column key":
+                keys[chunk.column.ordinal] = footer.crypto.master_key(chunk.key_metadata)
+    return ({column.path: keys[column.ordinal] for column in columns if column.ordinal in keys},
+            [column.path for column in columns if column.ordinal not in keys])
 
 
 def check_encrypted(encryption: Encryption | None, footer: Footer) -> None:

@@ -7,20 +7,19 @@ the key material is stored.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pyarrow.parquet.encryption as pe
 
 from secure_bloom.arrow.keys import PlaceholderKeys, crypto_factory
 from secure_bloom.crypto.key_retriever import KeyRetriever
 from secure_bloom.encryption import Encryption, EncryptionConfiguration, UniformKey
-from secure_bloom.keys import external
-from secure_bloom.keys.cache import CachedKms, cached
-from secure_bloom.keys.environment import KEYRING, KMS, keys_or_kms
-from secure_bloom.keys.kek import KeyEncryptionKey
-from secure_bloom.keys.material import KeyMaterial, refer_to
-from secure_bloom.keys.retrieval import ExplicitKeys
-from secure_bloom.keys.wrapping import KeyEncryptionKeys, WritingKms
+from secure_bloom.keys.cache import CachedKms
+from secure_bloom.keys.environment import KEYRING, KMS
+from secure_bloom.keys.kms import can_wrap
+from secure_bloom.keys.material import KeyMaterial
+from secure_bloom.keys.new_keys import DataKeyWrapper
+from secure_bloom.keys.retrieval import ExplicitKeys, open_keys
+from secure_bloom.keys.wrapping import KeyEncryptionKeys, WritingKeys
 from secure_bloom.parquet.footer import Footer
 
 KEYS_WITHOUT_USE = ("keys need an EncryptionConfiguration or a policy, but none was given: what is "
@@ -49,18 +48,17 @@ class FileEncryption:
         """Write the key metadata to the footer, after everything that needs its keys."""
 
 
-def file_encryption(encryption: Encryption | None, keys: WritingKms = None,
-                    kms: WritingKms = None) -> FileEncryption:
+def file_encryption(encryption: Encryption | None, keys: WritingKeys = None) -> FileEncryption:
     """Create the encryption for one file.
 
-    Raises TypeError if both ``keys`` and ``kms`` are passed, or they do not match ``encryption``.
+    Raises TypeError if ``keys`` do not match ``encryption``.
     """
     if isinstance(encryption, EncryptionConfiguration):
-        return _KmsEncryption(encryption, writing_kms(keys_or_kms(keys, kms), encryption))
+        return _KmsEncryption(encryption, writing_kms(keys, encryption))
     if encryption is not None and not isinstance(encryption, UniformKey):
         raise TypeError("encryption must be an EncryptionConfiguration or a UniformKey, "
                         f"not {type(encryption).__name__}")
-    if keys is not None or kms is not None:
+    if keys is not None:
         raise TypeError(KEYS_WITHOUT_USE)
     if encryption is None:
         return FileEncryption()
@@ -86,27 +84,18 @@ class _KmsEncryption(FileEncryption):
 
     def __init__(self, encryption: EncryptionConfiguration, kms: CachedKms | KeyEncryptionKeys):
         super().__init__(keys=self)
-        if not encryption.internal_key_material:
-            self.external_material = {}
-        self._encryption, self._kms = encryption, kms
+        self._wrapper = wrapper_for(encryption, kms)
+        self.external_material = self._wrapper.external_material
         configuration, self._master_keys = _under_aliases(encryption)
         self._placeholder_keys = PlaceholderKeys()
         self._placeholders: dict[bytes, KeyMaterial] = {}  # by the key metadata of pyarrow
-        self._wrapped: dict[str, str] = {}  # by number, with single wrapping
-        self._keks: dict[str, KeyEncryptionKey] = {}  # by master key, with double wrapping
         self.properties = crypto_factory(self).file_encryption_properties(
             pe.KmsConnectionConfig(), configuration)
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
         """Wrap a key; pyarrow calls this for each key that it has created."""
-        number = self._placeholder_keys.add(key_bytes)
-        name = self._master_keys[master_key_identifier]
-        if isinstance(self._kms, CachedKms) and not self._encryption.double_wrapping:
-            self._wrapped[number] = self._kms.wrap_key(key_bytes, name)
-        elif name not in self._keks:
-            self._keks[name] = self._kms.key_encryption_key(
-                name, self._encryption.data_key_length_bits // 8, self._lifetime())
-        return number
+        self._wrapper.prepare(key_bytes, self._master_keys[master_key_identifier])
+        return self._placeholder_keys.add(key_bytes)
 
     def footer_key(self, key_metadata: bytes | None) -> bytes:
         """See :class:`KeyRetriever`."""
@@ -127,9 +116,13 @@ class _KmsEncryption(FileEncryption):
 
         def finish(key_metadata: bytes | None) -> bytes:
             placeholder = self._placeholder(key_metadata)
-            if placeholder.wrapped_dek not in final:
-                final[placeholder.wrapped_dek] = self._store(self._material(placeholder))
-            return final[placeholder.wrapped_dek]
+            number = placeholder.wrapped_dek
+            if number not in final:
+                final[number] = self._wrapper.key_metadata(
+                    self._placeholder_keys.unwrap_key(number),
+                    self._master_keys[placeholder.master_key_id],
+                    is_footer_key=placeholder.is_footer_key)
+            return final[number]
 
         footer.set_footer_key_metadata(finish(footer.footer_key_metadata))
         for chunk in footer.column_chunks():
@@ -143,34 +136,6 @@ class _KmsEncryption(FileEncryption):
         if found is None:
             found = self._placeholders[key_metadata] = KeyMaterial.parse(key_metadata)
         return found
-
-    def _material(self, placeholder: KeyMaterial) -> KeyMaterial:
-        """Replace pyarrow's placeholder with the real key material."""
-        name = self._master_keys[placeholder.master_key_id]
-        instance: dict[str, Any] = {}
-        if placeholder.is_footer_key:
-            instance = {"kms_instance_id": self._kms.kms_instance_id,
-                        "kms_instance_url": self._kms.kms_instance_url}
-        if not self._encryption.double_wrapping:
-            return KeyMaterial(name, self._wrapped[placeholder.wrapped_dek],
-                               is_footer_key=placeholder.is_footer_key, **instance)
-        kek = self._keks[name]
-        data_key = self._placeholder_keys.unwrap_key(placeholder.wrapped_dek)
-        return KeyMaterial(name, kek.wrap(data_key), kek.kek_id, kek.wrapped_kek,
-                           placeholder.is_footer_key, **instance)
-
-    def _store(self, material: KeyMaterial) -> bytes:
-        """Return key metadata that contains the material or a reference to it."""
-        if self.external_material is None:
-            return material.serialize()
-        columns = len(self.external_material) - (external.FOOTER_KEY in self.external_material)
-        name = external.FOOTER_KEY if material.is_footer_key else external.column_key_name(columns)
-        self.external_material[name] = material.serialize(external=True).decode()
-        return refer_to(name)
-
-    def _lifetime(self) -> float:
-        lifetime = self._encryption.cache_lifetime
-        return lifetime.total_seconds() if isinstance(lifetime, timedelta) else lifetime
 
 
 def _under_aliases(encryption: EncryptionConfiguration) \
@@ -188,18 +153,30 @@ def _under_aliases(encryption: EncryptionConfiguration) \
     return configuration, {alias: name for name, alias in names.items()}
 
 
-def writing_kms(kms: Any, encryption: EncryptionConfiguration) -> CachedKms | KeyEncryptionKeys:
+def wrapper_for(encryption: EncryptionConfiguration,
+                kms: CachedKms | KeyEncryptionKeys) -> DataKeyWrapper:
+    """Return what wraps the data keys of a new file."""
+    lifetime = encryption.cache_lifetime
+    return DataKeyWrapper(
+        kms, num_bytes=encryption.data_key_length_bits // 8,
+        double_wrapping=encryption.double_wrapping, is_internal=encryption.internal_key_material,
+        lifetime=lifetime.total_seconds() if isinstance(lifetime, timedelta) else lifetime)
+
+
+def writing_kms(keys: WritingKeys,
+                encryption: EncryptionConfiguration) -> CachedKms | KeyEncryptionKeys:
     """Return what wraps data keys: a KMS client with this process's cache, or KEKs.
 
-    ``kms`` is the result of :func:`.keys_or_kms`. Raises TypeError if it cannot wrap these keys.
+    Raises TypeError if it cannot wrap these keys.
     """
-    if isinstance(kms, KeyEncryptionKeys):
+    if isinstance(keys, KeyEncryptionKeys):
         if not encryption.double_wrapping:
             raise TypeError("double_wrapping=False does not use key-encryption keys: pass the KMS "
                             "client itself")
-        return kms
-    if not (hasattr(kms, "wrap_key") and hasattr(kms, "unwrap_key")):
-        given = "" if kms is None else f", not {type(kms).__name__}"
+        return keys
+    kms = open_keys(keys)
+    if not (isinstance(kms, CachedKms) and can_wrap(kms.kms)):
+        given = "" if keys is None else f", not {type(keys).__name__}"
         raise TypeError("an EncryptionConfiguration names master keys: pass keys=, a KmsClient "
                         f"such as secure_bloom.keys.Keyring{given}, or set {KEYRING} or {KMS}")
-    return cached(kms)
+    return kms

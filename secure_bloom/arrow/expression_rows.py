@@ -7,11 +7,12 @@ import re
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from secure_bloom.arrow.predicate_rows import PredicateRows
 from secure_bloom.arrow.views import without_views
 from secure_bloom.display import listed
 from secure_bloom.errors import ColumnError, PredicateError, unknown_column
 from secure_bloom.pruning.expression_tree import Literal, Node, parse, walk
-from secure_bloom.pruning.expressions import alternatives_in, columns_in
+from secure_bloom.pruning.expressions import alternatives_in, columns_in, is_exactly_in
 
 
 class ExpressionRows:
@@ -36,6 +37,9 @@ class ExpressionRows:
                 raise ColumnError(f"{found} columns have this name", column=name)
         self.alternatives = alternatives_in(tree, schema)
         self._expression = expression
+        # Arrow would prepare a long list again for each batch.
+        self._members = PredicateRows(self.alternatives, schema) \
+            if self.alternatives and is_exactly_in(tree, schema) else None
         # A row of nulls, because Arrow does not compare all types if there are no rows.
         nulls = [pa.nulls(1, schema.field(name).type) for name in self.columns]
         self.holds(pa.RecordBatch.from_arrays(nulls, self.columns))
@@ -43,6 +47,8 @@ class ExpressionRows:
     def holds(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Return for each row whether it is one of them; never null."""
         batch = batch.select(self.columns)
+        if self._members is not None:
+            return self._members.holds(batch)
         try:
             return _evaluated(self._expression, _without_views(batch)).fill_null(False)
         except pa.ArrowException as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property
+from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 #: ``map``, or the method of a thread pool
 Each: TypeAlias = Callable[..., Iterable[Any]]
 
+#: takes a part of one file, the number of a row group and the columns to read; returns the rows
+#: that match a filter, or None if all rows should be read
+Matching: TypeAlias = "Callable[[FilePart, int, pa.Schema], Iterator[pa.RecordBatch] | None]"
+
 _FEW = 4
 _BATCH_ROWS = 131_072  # as in pyarrow.dataset
 
@@ -33,12 +38,15 @@ class FilePart:
     """Some or all (None) of the row groups of an open file, for pyarrow to read.
 
     ``partition`` is an expression that holds for all rows. ``constants`` are columns that are not
-    in the file, and have one value in all rows. ``numbers`` are those of the row groups.
+    in the file, and have one value in all rows. ``numbers`` are those of the row groups. Of each
+    row group, ``matching`` may read only the rows that match.
     """
 
     def __init__(self, source: Source, access: ArrowAccess, num_row_groups: int,
                  row_groups: list[int] | None, partition: pc.Expression | None = None,
-                 constants: Mapping[str, pa.Scalar] = MappingProxyType({})):
+                 constants: Mapping[str, pa.Scalar] = MappingProxyType({}),
+                 matching: Matching | None = None):
+        self.matching, self.is_far, self.lock = matching, source.is_far, Lock()
         self.file, self._access = access.file(source), access
         self.decryption_properties = access.properties
         self.row_groups, self.partition, self.constants = row_groups, partition, constants
@@ -51,7 +59,11 @@ class FilePart:
 
     @cached_property
     def opened(self) -> pq.ParquetFile:
-        """The file in pyarrow; errors as for :meth:`.ArrowAccess.metadata`."""
+        """The file in pyarrow; errors as for :meth:`.ArrowAccess.metadata`.
+
+        Several threads that read with it at the same time crash: hold ``lock``. Opening it may move
+        the position of a Python file that another thread is reading.
+        """
         return pq.ParquetFile(self.file, metadata=self.metadata, pre_buffer=True,
                               decryption_properties=self.decryption_properties)
 
@@ -62,6 +74,14 @@ class FilePart:
             part = copy(self)
             part.row_groups = part.numbers = [number]
             yield part
+
+    def of_row_groups(self, numbers: list[int]) -> FilePart:
+        """Return some of these row groups, of which all rows are read."""
+        part = copy(self)
+        part.matching = None
+        if numbers != list(self.numbers):
+            part.row_groups = part.numbers = numbers
+        return part
 
     def has(self, schema: pa.Schema) -> bool:
         """Whether pyarrow reads columns with the types in a schema, by their names alone."""

@@ -9,9 +9,12 @@ from __future__ import annotations
 import atexit
 import operator
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, reduce
+from itertools import groupby, islice
+from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
     from secure_bloom.arrow.row_filter import RowFilter
+
+_AT_ONCE = 8  # row groups of far files whose matching rows are read at a time
 
 
 def new_fragment(part: FilePart) -> ds.ParquetFileFragment:
@@ -84,21 +89,19 @@ def _let_arrow_finish_at_exit() -> None:
 
 
 def to_table(parts: Sequence[FilePart], schema: pa.Schema, columns: list[str] | None,
-             row_filter: RowFilter | None, masked: Collection[str] = (), each: Each = map) \
-        -> pa.Table:
+             row_filter: RowFilter | None, masked: Collection[str] = ()) -> pa.Table:
     """Read the rows of files for which a filter on this schema holds.
 
-    The ``masked`` columns are not read, but null; the filter does not use them. ``each`` is
-    ``map``, or the method of a thread pool.
+    The ``masked`` columns are not read, but null; the filter does not use them.
     """
     check_names(columns)
     known = projected_schema(schema, columns)
     if known is not None and (row_filter is not None or not parts):
         read = _without(known, masked)
-        rows = pa.Table.from_batches(_rows(parts, schema, read.names, row_filter, each), read)
+        rows = pa.Table.from_batches(_rows(parts, schema, read.names, row_filter), read)
         return with_masked(rows, known, masked) if masked else rows
     import pyarrow.dataset as ds
-    fragments = list(each(new_fragment, parts))
+    fragments = list(map(new_fragment, parts))
     format_ = fragments[0].format if fragments else ds.ParquetFileFormat()
     dataset = ds.FileSystemDataset(fragments, schema, format_)
     try:
@@ -114,11 +117,11 @@ def to_table(parts: Sequence[FilePart], schema: pa.Schema, columns: list[str] | 
                         row_filter)
         return with_masked(rows, wanted, masked)
     if row_filter is None:
-        with _page_errors():
+        with page_errors():
             return scanner.to_table()
     if isinstance(columns, dict):
         raise TypeError("columns must be a list of names if filters are given")
-    return pa.Table.from_batches(_rows(parts, schema, columns or [], row_filter, each),
+    return pa.Table.from_batches(_rows(parts, schema, columns or [], row_filter),
                                  scanner.projected_schema)
 
 
@@ -148,10 +151,10 @@ def _without(schema: pa.Schema, names: Collection[str]) -> pa.Schema:
 
 
 def _rows(parts: Sequence[FilePart], schema: pa.Schema, columns: Sequence[str],
-          row_filter: RowFilter | None, each: Each) -> Iterator[pa.RecordBatch]:
+          row_filter: RowFilter | None) -> Iterator[pa.RecordBatch]:
     """Yield some columns of the rows for which a filter holds."""
     compared = [] if row_filter is None else row_filter.columns
-    for batch in read_batches(parts, schema, [*columns, *compared], each=each):
+    for batch in read_batches(parts, schema, [*columns, *compared]):
         if row_filter is None:
             yield batch
         else:
@@ -172,6 +175,9 @@ def read_batches(parts: Sequence[FilePart], schema: pa.Schema, columns: Any,
     if any(part.decryption_properties is not None for part in parts):
         _let_arrow_finish_at_exit()
     known = None if options else projected_schema(schema, columns)
+    if known is not None and any(part.matching is not None for part in parts):
+        yield from _matching(parts, schema, columns, known, each)
+        return
     batches = None if known is None else batches_of_few(parts, known, each)
     if batches is None:
         import pyarrow.dataset as ds
@@ -179,15 +185,51 @@ def read_batches(parts: Sequence[FilePart], schema: pa.Schema, columns: Any,
         dataset = ds.FileSystemDataset(fragments, schema, fragments[0].format)
         batches = dataset.scanner(columns, **options).to_batches()
     while True:
-        with _page_errors():
+        with page_errors():
             batch = next(batches, None)
         if batch is None:
             return
         yield batch
 
 
+def _matching(parts: Sequence[FilePart], schema: pa.Schema, columns: Any, wanted: pa.Schema,
+              each: Each) -> Iterator[pa.RecordBatch]:
+    """Yield rows of files, of which some parts may read only those that match a filter.
+
+    ``wanted`` is the schema of the columns.
+    """
+    def rows(unit: tuple[FilePart, int]) -> Iterable[pa.RecordBatch] | None:
+        part, number = unit
+        found = None if part.matching is None else part.matching(part, number, wanted)
+        return found if found is None or not part.is_far else list(found)  # in this thread
+
+    is_far = parts[0].is_far
+    rest: list[tuple[FilePart, int]] = []  # row groups of which all rows are read, together
+    units = ((part, number) for part in parts for number in part.numbers)
+    at_once, many = (_AT_ONCE, each) if is_far else (1, map)
+    while some := list(islice(units, at_once)):
+        if is_far:  # before the threads read: see FilePart.opened
+            deque((part.opened for part, _ in some), maxlen=0)
+        for unit, found in zip(some, list(many(rows, some)), strict=True):
+            if found is None:
+                rest.append(unit)
+                continue
+            yield from read_batches(_together(rest), schema, columns, each=each)
+            rest = []
+            with page_errors():
+                yield from found
+    yield from read_batches(_together(rest), schema, columns, each=each)
+
+
+def _together(units: list[tuple[FilePart, int]]) -> list[FilePart]:
+    """Return parts of files with these row groups, in their order."""
+    return [part.of_row_groups([number for _, number in some])
+            for part, some in groupby(units, key=itemgetter(0))]
+
+
 @contextmanager
-def _page_errors() -> Iterator[None]:
+def page_errors() -> Iterator[None]:
+    """A block in which pyarrow's errors about the values of pages become ours."""
     try:
         yield
     except pa.ArrowInvalid as error:
@@ -204,7 +246,7 @@ def pyarrow_errors(name: str, keys: Keys = None) -> Iterator[None]:
             if type(error) is not OSError or error.errno is not None:
                 raise  # from the operating system
             if "decrypt" in str(error).lower() and keys in (None, NO_KEYS):
-                raise KeyNotFoundError("a column is encrypted; pass keys (--keyring), or select "
+                raise KeyNotFoundError("a column is encrypted; pass keys (--keys), or select "
                                        "other columns") from error
             if "decrypt" in str(error).lower():
                 raise AuthenticationError(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from secure_bloom.arrow.member_hashes import MemberHashes
 from secure_bloom.errors import error_location
 from secure_bloom.pruning.operands import (
     Operand,
@@ -20,6 +21,8 @@ from secure_bloom.pruning.predicates import Predicate, find_field
 from secure_bloom.pruning.value_list import as_value_list
 from secure_bloom.sbbf import light_arrow
 from secure_bloom.sbbf.light_arrow import call
+
+_MANY = 1000  # members from which on most values are ruled out by their hashes
 
 
 class PredicateRows:
@@ -156,6 +159,7 @@ class _Members:
         self._has_nan = len(self._numbers) < len(floors)
         self._set: frozenset[Any] | None = None
         self._literals: pa.Array | None = None
+        self._hashes: MemberHashes | None = None
 
     def are_in(self, values: pa.Array) -> pa.Array:
         """Return for each value whether it is one of them; they all have one type."""
@@ -166,6 +170,17 @@ class _Members:
         return call("or", found, call("is_nan", values)) if self._has_nan else found
 
     def _found(self, values: pa.Array, members: pa.Array) -> pa.Array:
+        if len(members) < _MANY or not MemberHashes.can_have(members.type):
+            return self._exactly(values, members)
+        if self._hashes is None:
+            self._hashes = MemberHashes(members)
+        found = self._hashes.may_be_in(values)
+        if found.any():
+            candidates = call("filter", values, light_arrow.array(found, pa.bool_()))
+            found[found] = light_arrow.truth(self._exactly(candidates, members))
+        return light_arrow.array(found, pa.bool_())
+
+    def _exactly(self, values: pa.Array, members: pa.Array) -> pa.Array:
         if len(members) <= len(values):
             return light_arrow.is_in(values, members)
         if self._set is None:  # is_in would build such a set in each call

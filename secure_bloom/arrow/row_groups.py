@@ -7,7 +7,10 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from secure_bloom.arrow.leaves import has_dictionary
+from secure_bloom.arrow.streams import BatchStream
 
+DEFAULT_ROW_GROUP_ROWS = 1024 * 1024  # pyarrow's own default and limit
+MAX_ROW_GROUP_ROWS = 64 * 1024 * 1024
 MAX_WAITING_BYTES = 128 * 1024 * 1024  # of Arrow data; a row group ends there
 _BYTES_PER_COLUMN = 256  # overhead of the arrays of a small batch, in addition to their values
 _MANY_BATCHES = 8
@@ -54,6 +57,20 @@ class WaitingRows:
         table = pa.Table.from_batches(self.batches, self._schema)
         self._clear()
         return table
+
+
+def as_row_groups(data: pa.Table | BatchStream, schema: pa.Schema, row_group_size: int | None) \
+        -> Iterator[pa.Table]:
+    """Return tables of this many rows, or pyarrow's default; the last one may have fewer.
+
+    A stream is converted to the schema. A table without rows is one row group.
+    """
+    if row_group_size is not None and row_group_size < 1:
+        raise ValueError(f"row_group_size must be at least 1, got {row_group_size}")
+    rows = min(row_group_size or DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS)
+    if isinstance(data, pa.Table):
+        return (data.slice(start, rows) for start in range(0, max(len(data), 1), rows))
+    return row_groups(data.with_schema(schema), schema, rows)
 
 
 def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema, rows: int) \

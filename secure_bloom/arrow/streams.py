@@ -258,3 +258,11 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema, number: int) -> pa.RecordBat
     except (pa.ArrowException, ValueError) as error:
         raise ColumnError(f"batch {number} cannot be converted to the schema of the others: "
                           f"{error}") from error
+
+
+def total_rows(data: object) -> int | None:
+    """Return the number of rows of data that is in memory; None for streams and queries."""
+    rows = getattr(data, "num_rows", None)
+    if rows is None and type(data).__module__.partition(".")[0] in ("pandas", "polars"):
+        rows = getattr(data, "shape", (None,))[0]  # a LazyFrame has none
+    return rows if isinstance(rows, int) else None

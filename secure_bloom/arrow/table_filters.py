@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from secure_bloom.arrow.leaves import leaf_arrays, leaf_types
 from secure_bloom.errors import ColumnError
+from secure_bloom.parquet.row_ranges import ALL_ROWS, pieces
 from secure_bloom.parquet.schema import LeafColumn, filter_columns, filterable_paths
 from secure_bloom.sbbf.arrow_types import used_dictionary_values
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
@@ -33,8 +34,9 @@ class PlannedColumn(NamedTuple):
 #: by position of the top-level field
 FilterPlan: TypeAlias = dict[int, list[PlannedColumn]]
 
-#: called with hashes (uint64) of some values; None: the values of the column cannot be hashed
-Observe: TypeAlias = Callable[[LeafColumn, np.ndarray | None], None]
+#: called with hashes (uint64) of some values, and the range of the rows that have them; None: the
+#: values of the column cannot be hashed
+Observe: TypeAlias = Callable[[LeafColumn, np.ndarray | None, int], None]
 
 _PART = 1 << 16  # values whose hashes stay in the cache
 
@@ -80,37 +82,54 @@ def build_filters(table: pa.Table, plan: FilterPlan, observe: Observe | None = N
             column, own = planned.column, arrays.get(planned.position, ())
             seen = observe if planned.is_observed else None
             try:
+                num_rows = table.num_rows if seen and _are_of_rows(own, column) else 0
                 if planned.options is not None:
-                    yield column.ordinal, _build_filter(own, column, planned.options, seen)
+                    yield column.ordinal, _build_filter(own, column, planned.options, seen,
+                                                        num_rows)
                 elif seen is not None:
-                    _observe(own, column, seen)
+                    _observe(own, column, seen, num_rows)
             except ColumnError as error:
                 error.column = column.path
                 raise
 
 
 def _build_filter(arrays: Iterable[pa.Array], column: LeafColumn, options: BloomFilterOptions,
-                  observe: Observe | None) -> SplitBlockBloomFilter:
+                  observe: Observe | None, num_rows: int) -> SplitBlockBloomFilter:
     """Build the filter of one column chunk over the leaf arrays that it stores."""
     arrays = [used_dictionary_values(array) for array in arrays]
     count = sum(len(array) - array.null_count for array in arrays)
     filter_ = SplitBlockBloomFilter(options.num_blocks(count), column_type=column.type)
-    for hashes in _hashes(arrays, column):
+    for range_, hashes in _hashes(arrays, column, num_rows):
         filter_.insert_hashes(hashes)
         if observe is not None:
-            observe(column, hashes)
+            observe(column, hashes, range_)
     return options.fitted(filter_)
 
 
-def _observe(arrays: Iterable[pa.Array], column: LeafColumn, observe: Observe) -> None:
+def _observe(arrays: Iterable[pa.Array], column: LeafColumn, observe: Observe,
+             num_rows: int) -> None:
     try:
-        for hashes in _hashes(map(used_dictionary_values, arrays), column):
-            observe(column, hashes)
+        for range_, hashes in _hashes(map(used_dictionary_values, arrays), column, num_rows):
+            observe(column, hashes, range_)
     except ColumnError:  # what is written does not depend on it
-        observe(column, None)
+        observe(column, None, ALL_ROWS)
 
 
-def _hashes(arrays: Iterable[pa.Array], column: LeafColumn) -> Iterator[np.ndarray]:
+def _are_of_rows(arrays: Iterable[pa.Array], column: LeafColumn) -> bool:
+    """Whether leaf arrays have one value or null for each row; of dictionaries, less is hashed."""
+    return not column.is_repeated \
+        and not any(pa.types.is_dictionary(array.type) for array in arrays)
+
+
+def _hashes(arrays: Iterable[pa.Array], column: LeafColumn, num_rows: int) \
+        -> Iterator[tuple[int, np.ndarray]]:
+    """Yield ranges of rows with the hashes of their values.
+
+    ``num_rows`` is 0 if it is not known in which rows the values are.
+    """
+    start = 0
     for array in arrays:
-        for start in range(0, len(array), _PART):
-            yield hash_stored(array.slice(start, _PART), column.type)
+        for piece in pieces(start, start + len(array), num_rows, _PART):
+            yield piece.range, hash_stored(
+                array.slice(piece.start - start, piece.stop - piece.start), column.type)
+        start += len(array)

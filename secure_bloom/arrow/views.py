@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from secure_bloom.arrow.leaves import contains, is_list_view, with_leaf_types, with_leaves
-from secure_bloom.sbbf.light_arrow import call, filter_rows
+from secure_bloom.sbbf.light_arrow import call, filter_rows, positions
 
 
 def filtered(batch: pa.RecordBatch, rows: pa.BooleanArray) -> pa.RecordBatch:
@@ -29,6 +29,11 @@ def filtered(batch: pa.RecordBatch, rows: pa.BooleanArray) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [_own(column, field.type) for column, field in zip(plain.columns, batch.schema,
                                                            strict=True)], schema=batch.schema)
+
+
+def rows_at(array: pa.Array, numbers: np.ndarray) -> pa.Array:
+    """Return the rows of an array with these int64 numbers, as :func:`filtered` does."""
+    return _own(call("take", _plain(array), positions(numbers)), array.type)
 
 
 def taken(table: pa.Table, indices: Any) -> pa.Table:

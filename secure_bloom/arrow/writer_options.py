@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
-from secure_bloom.errors import UnsupportedError
+from secure_bloom.arguments import unknown_argument
+from secure_bloom.display import choices
+from secure_bloom.errors import ArgumentError, UnsupportedError
 from secure_bloom.parquet.schema import LeafColumn
 
 _Codecs = str | Mapping[str, str]
@@ -16,7 +19,7 @@ _REFUSED = {
     "encryption_properties": "use encryption and keys",
     "metadata_collector": "it would collect footers without the filters",
 }
-
+_CODECS = ("none", "snappy", "gzip", "brotli", "lz4", "lz4_raw", "zstd")
 
 MIN_PAGE_SIZE = 128  #: bytes, for some encodings of columns below lists
 
@@ -51,11 +54,21 @@ class WriterOptions(TypedDict, total=False):
     allow_truncated_timestamps: bool
 
 
-def check_options(options: Mapping[str, Any]) -> None:
-    """Raise TypeError if options of pyarrow's writer are set that this package sets itself."""
-    for name, advice in _REFUSED.items():
-        if options.get(name) is not None:
-            raise TypeError(f"{name} cannot be used here: {advice}")
+def check_options(function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Raise ArgumentError if the options of a call are not those of pyarrow's writer.
+
+    Those that this package sets itself are refused, too.
+    """
+    for name in options.keys() - WriterOptions.__annotations__.keys():
+        if name not in _REFUSED:
+            known = {*inspect.signature(function).parameters, *WriterOptions.__annotations__}
+            raise unknown_argument(function, name, sorted(known - {"writer_options"}))
+        if options[name] is not None:
+            raise ArgumentError(f"{name} cannot be used here: {_REFUSED[name]}")
+    given = options.get("compression")
+    for codec in given.values() if isinstance(given, Mapping) else [given]:
+        if isinstance(codec, str) and codec.lower() not in _CODECS:
+            raise ArgumentError(f"there is no codec {codec!r}" + choices(codec, _CODECS, "codecs"))
 
 
 def check_page_size(options: Mapping[str, Any], leaves: Iterable[LeafColumn]) -> None:

@@ -36,8 +36,8 @@ from secure_bloom.errors import (
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.inspection import index_folders
 from secure_bloom.keys.cache import CachedKms
-from secure_bloom.keys.environment import NO_KEYS, shared_keys
-from secure_bloom.keys.retrieval import Keys
+from secure_bloom.keys.environment import NO_KEYS
+from secure_bloom.keys.retrieval import Keys, open_keys
 from secure_bloom.parquet.footer import (
     MAGIC,
     MAGIC_ENCRYPTED,
@@ -45,8 +45,10 @@ from secure_bloom.parquet.footer import (
     encryption_algorithm,
     read_footer,
 )
-from secure_bloom.policy.policy import Policy, as_policy
-from secure_bloom.reader import ParquetFile
+from secure_bloom.policy.environment import given_or_of_environment
+from secure_bloom.policy.policy import Policy
+from secure_bloom.progress import shown_progress
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.files import FilePath, Source, resolve
 from secure_bloom.storage.many_files import each_file
 from secure_bloom.storage.summary_files import summaries_among
@@ -56,25 +58,25 @@ from secure_bloom.storage.visibility import parquet_files
 _MAX_SHARED = 10_000
 
 
-def audit(path: FilePath, keys: Keys = None, *,
+def audit(source: FilePath, keys: Keys = None, *,
           policy: Policy | str | os.PathLike[str] | None = None, guesses: Iterable[str] = (),
           scan: bool = False, filesystem: pa_fs.FileSystem | None = None,
-          files_at_once: int | None = None, advance: Callable[[float], None] | None = None) \
-        -> AuditResult:
+          files_at_once: int | None = None, advance: Callable[[float], None] | None = None,
+          progress: bool | None = None) -> AuditResult:
     """Find what Bloom filters, metadata, indexes and logs reveal. Changes nothing.
 
     Parameters
     ----------
-    path : str or path
+    source : str or path
         A Parquet file from any writer, or a folder of Parquet files, with their summaries
         (``_metadata``). In folders of Delta Lake and Iceberg tables, all files are audited, live or
         not, and the log or metadata.
     keys : KmsClient or ExplicitKeys, optional
         To audit encrypted parts as well. Without keys, the audit sees what an attacker sees.
     policy : Policy, str or path, optional
-        Which columns must be encrypted, and under which master keys; see ``docs/policy.md``.
-        Default: every encrypted column counts as sensitive. Without keys, the audit relies on the
-        names of master keys that the files claim.
+        Which columns must be encrypted, and under which master keys; see the page "One policy for
+        all files". Default: every encrypted column counts as sensitive. Without keys, the audit
+        relies on the names of master keys that the files claim.
     guesses : iterable of str
         Values to try on plaintext filters, as an attacker would; only the number of hits is
         reported. If the filters of a column that is not encrypted recognize them, it may be a
@@ -88,6 +90,9 @@ def audit(path: FilePath, keys: Keys = None, *,
         Default: one per core.
     advance : callable, optional
         Called with the completed fraction, 0 to 1.
+    progress : bool, optional
+        Whether to show the progress on standard error. Default: if it takes more than two seconds,
+        in a terminal or a notebook, and without ``advance``.
 
     Raises
     ------
@@ -97,9 +102,13 @@ def audit(path: FilePath, keys: Keys = None, *,
         If the policy is not valid, or has two rules for a column that contradict each other.
     KmsUnavailableError, KeyringError
         If the KMS does not respond, or the keyring cannot be read.
+
+    Examples
+    --------
+    >>> secure_bloom.audit("lake/", policy="policy.toml").summary  # doctest: +SKIP
     """
-    policy = as_policy(policy)
-    filesystem, path = resolve(path, filesystem)
+    policy = given_or_of_environment(policy)
+    filesystem, path = resolve(source, filesystem)
     indexes: list[IndexFolder] = []
     tables, summaries = TablesBelow(), list[str]()
 
@@ -110,7 +119,7 @@ def audit(path: FilePath, keys: Keys = None, *,
         summaries[:] = [posixpath.join(path, one) for one in summaries_among(found)]
 
     paths = tables.data_files(parquet_files(filesystem, path, note))
-    keys = shared_keys(keys)
+    keys = open_keys(keys)
     auditing = _Auditing(filesystem, keys, policy, tuple(guesses), scan)
     result, shared = AuditResult(path), _Shared()
 
@@ -125,7 +134,8 @@ def audit(path: FilePath, keys: Keys = None, *,
         result.files += [files[one] for one in paths]
         return [files[one] for one in paths]
 
-    audit_files([*paths, *summaries], advance)
+    with shown_progress("audit", progress, advance) as advance:
+        audit_files([*paths, *summaries], advance)
     tables.audit(filesystem, result, keys, policy, files_at_once, audit_files)
     result.findings += auditing.shared_ids()
     result.findings += audit_indexes(indexes, result.files,
@@ -135,7 +145,7 @@ def audit(path: FilePath, keys: Keys = None, *,
     return result
 
 
-class _AnyFile(ParquetFile):
+class _AnyFile(OpenFile):
     """A file, which may be a summary of other files: its statistics may leak as theirs do."""
 
     def _check_has_rows(self) -> None:

@@ -12,7 +12,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.auditing.result import AuditFinding, AuditResult, FileAudit
 from secure_bloom.policy.policy import Policy
-from secure_bloom.policy.reading import UNENCRYPTED
+from secure_bloom.policy.violations import UNENCRYPTED
 from secure_bloom.storage.versions import without_subtree
 from secure_bloom.storage.visibility import relative_path
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.display import Summarized, count
+from secure_bloom.display import Result, count
 from secure_bloom.errors import KMS_FAULTS, KeyRetrievalError, PolicyError, SecureBloomError
-from secure_bloom.keys.environment import NO_KEYS, shared_keys
-from secure_bloom.keys.retrieval import Keys
+from secure_bloom.keys.environment import NO_KEYS
+from secure_bloom.keys.retrieval import Keys, open_keys
 from secure_bloom.parquet.footer import encryption_algorithm, read_footer
 from secure_bloom.policy.policy import Policy, as_policy
-from secure_bloom.policy.reading import UNKNOWN_KEY, Violation, violations
 from secure_bloom.policy.slips import RuleUsage
-from secure_bloom.reader import ParquetFile
+from secure_bloom.policy.violations import UNKNOWN_KEY, Violation, violations
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.files import FilePath, Source, resolve
 from secure_bloom.storage.hive_partitioning import partition_values
 from secure_bloom.storage.many_files import each_file
@@ -26,7 +26,7 @@ from secure_bloom.storage.visibility import parquet_files
 
 
 @dataclass(slots=True, repr=False)
-class FileCompliance(Summarized):
+class FileCompliance(Result):
     """Whether a file meets a policy.
 
     Attributes
@@ -64,7 +64,7 @@ def check_files(path: FilePath, policy: Policy | FilePath, keys: Keys = None, *,
     filesystem, path = resolve(path, filesystem)
     paths = [one for one in without_iceberg_metadata(parquet_files(filesystem, path))
              if not is_deletion_vector(one)]
-    shared = shared_keys(keys)
+    shared = open_keys(keys)
     found = dict(each_file(lambda path: _checked(filesystem, path, shared, rules, usage), paths,
                            files_at_once, advance))
     return [found[path] for path in paths]
@@ -99,16 +99,16 @@ def _one_version(filesystem: pa_fs.FileSystem, path: str, keys: Keys, policy: Po
                           unknown, bool(unknown))
 
 
-def _opened(source: Source, keys: Keys) -> ParquetFile:
+def _opened(source: Source, keys: Keys) -> OpenFile:
     content, magic = read_footer(source)
     if encryption_algorithm(content, magic) is None:  # which explicit keys would refuse
-        return ParquetFile(source, NO_KEYS)
+        return OpenFile(source, NO_KEYS)
     try:
-        return ParquetFile(source, keys)
+        return OpenFile(source, keys)
     except KMS_FAULTS:
         raise
     except KeyRetrievalError:  # a plaintext footer can be read without its key
-        return ParquetFile(source, NO_KEYS)
+        return OpenFile(source, NO_KEYS)
 
 
 def to_dict(path: str, files: list[FileCompliance], unused_rules: list[str]) -> dict[str, Any]:

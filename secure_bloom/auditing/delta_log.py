@@ -22,7 +22,8 @@ from secure_bloom.errors import FormatError, error_location
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.parquet.footer import MAGIC_ENCRYPTED
-from secure_bloom.reader import ParquetFile
+from secure_bloom.reading.open_file import OpenFile
+from secure_bloom.reading.rows import iter_batches
 from secure_bloom.storage.small_files import parse_json
 from secure_bloom.storage.versions import open_stream
 
@@ -150,7 +151,7 @@ def _of_checkpoint(found: LogFile, filesystem: pa_fs.FileSystem, path: str,
     """Yield actions with the parts that matter here; note what is in columns of statistics."""
     with open_stream(filesystem, path) as stream:
         is_encrypted = stream.read(len(MAGIC_ENCRYPTED)) == MAGIC_ENCRYPTED
-    with ParquetFile(path, keys if is_encrypted else NO_KEYS, filesystem=filesystem) as file:
+    with OpenFile(path, keys if is_encrypted else NO_KEYS, filesystem=filesystem) as file:
         hidden = {chunk.column.path for chunk in file.footer.column_chunks()
                   if chunk.encryption is not None}
         leaves = [leaf for leaf in file.columns
@@ -161,8 +162,8 @@ def _of_checkpoint(found: LogFile, filesystem: pa_fs.FileSystem, path: str,
         texts = [leaf for leaf in leaves if leaf.parts[:2] in _TEXTS]
         if not bounds and not texts:
             return
-        for batch in file.iter_batches([leaf.path for leaf in (*bounds, *texts)],
-                                       batch_rows=_BATCH_ROWS):
+        for batch in iter_batches(file, [leaf.path for leaf in (*bounds, *texts)],
+                                  batch_rows=_BATCH_ROWS):
             for leaf in bounds:  # in types that Python may not have
                 values = pc.struct_field(batch.column(leaf.parts[0]), list(leaf.parts[1:]))
                 if values.null_count < len(values):

@@ -67,8 +67,8 @@ class Evidence:
             return []
         counts = [count for count in self._counts if count is not None]
         many = "many" if len(counts) < len(self._counts) else f"about {max(counts):,}"
-        found = [f"the filters show that a row group has {many} distinct values, and expose "
-                 f"{1 - max(self._rates):.1%} of all wrong guesses, without any key"]
+        found = [f"the filters show that a row group has {many} distinct values, and rule out "
+                 f"{1 - max(self._rates):.1%} of wrong guesses, without any key"]
         if self._tried.size:
             found.append(f"of {self._tried.size:,} guessed values, {self._tried_hits.sum():,} are "
                          "reported present")

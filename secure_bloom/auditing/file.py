@@ -36,21 +36,27 @@ from secure_bloom.errors import (
 )
 from secure_bloom.maintain.change import stored_filter
 from secure_bloom.parquet import thrift
-from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, Disjoint, StoredFilter, read_filter
+from secure_bloom.parquet.bloom_filter import (
+    ENCRYPTED,
+    PLAIN,
+    Disjoint,
+    StoredFilter,
+    read_filter,
+    read_plain_header,
+)
 from secure_bloom.parquet.column_chunk import ColumnChunk
-from secure_bloom.parquet.header import parse_header, usable
 from secure_bloom.parquet.redaction import revealed
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.policy.policy import Policy
-from secure_bloom.policy.reading import (
+from secure_bloom.policy.rules import ColumnPolicy
+from secure_bloom.policy.violations import (
     UNENCRYPTED,
     UNKNOWN_KEY,
     Violation,
     column_violations,
     footer_violations,
 )
-from secure_bloom.policy.rules import ColumnPolicy
-from secure_bloom.reader import ParquetFile
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 
 _SEAL = "repair the file with secure-bloom seal, and withdraw its copies"
@@ -66,7 +72,7 @@ class OpenFileAudit:
     no footer references.
     """
 
-    def __init__(self, file: ParquetFile, policy: Policy | None, guesses: tuple[str, ...],
+    def __init__(self, file: OpenFile, policy: Policy | None, guesses: tuple[str, ...],
                  scan: bool):
         self._file, self._footer = file, file.footer
         self._policy, self._guesses, self._scan = policy, guesses, scan
@@ -311,7 +317,7 @@ class _ColumnAudit:
         assert chunk.bloom_filter is not None  # it was found to be in plaintext
         offset, _ = chunk.bloom_filter
         try:
-            num_bytes, size = usable(parse_header(lambda n: self._file.read_at(n, offset)))
+            num_bytes, size = read_plain_header(self._file, offset)
             self._audit.filters.add(chunk, size + num_bytes)
             return SplitBlockBloomFilter.from_bitset(
                 self._file.read_at(num_bytes, offset + size), column_type=self._leaf.type)

@@ -23,7 +23,15 @@ from secure_bloom.auditing.result import (
     totals_row,
 )
 from secure_bloom.display import count, shown
-from secure_bloom.html_page import html_page
+from secure_bloom.html_page import (
+    card,
+    html_page,
+    items,
+    more,
+    table,
+    table_of_cells,
+    verdict,
+)
 
 _MAX_FILES = 500  # rows of the table
 _MAX_COLUMNS = 50  # of the table, and bars of a chart
@@ -39,11 +47,14 @@ _STATES = {  # symbol, label, meaning
 }
 
 
-def render_page(result: AuditResult) -> str:
-    """Render the complete page, with its style and charts."""
+def render_page(result: AuditResult, origin: str = "") -> str:
+    """Render the complete page, with its style and charts.
+
+    ``origin`` is HTML that says where the report comes from.
+    """
     columns = _of_interest(result)
-    parts = [_head(result), _verdict(result), _cards(result), _findings(result), _totals(result),
-             _table(result, columns), _pictures(columns), _not_checked(result)]
+    parts = [_head(result), origin, _verdict(result), _cards(result), _findings(result),
+             _totals(result), _table(result, columns), _pictures(columns), _not_checked(result)]
     return html_page(f"Audit of {result.path}", parts)
 
 
@@ -54,12 +65,11 @@ def _head(result: AuditResult) -> str:
 
 
 def _verdict(result: AuditResult) -> str:
-    errors = sum(finding.severity == "error" for finding in result.findings)
     none = f"No file is encrypted: {count(result.unencrypted_files, 'file')}. " \
         if result.lacks_encryption else ""
-    if errors:
-        state, text = LEAKING, f"{none}{count(errors, 'error')} found: see below for what to do. " \
-            "What has leaked cannot be taken back."
+    if not result.ok:
+        state, text = LEAKING, f"{none}{count(result.errors, 'error')} found: see below for " \
+            "what to do. What has leaked cannot be taken back."
     elif none:
         state, text = UNKNOWN, f"{none}Everything in them can be read without a key. Use a " \
             "policy to specify which columns must be encrypted."
@@ -67,19 +77,18 @@ def _verdict(result: AuditResult) -> str:
         state, text = UNKNOWN, "No errors were found, but not everything could be checked."
     else:
         state, text = PROTECTED, "No errors were found, and everything was checked."
-    return f"<p class=\"verdict {state}\" id=\"verdict\">{text}</p>"
+    return verdict(state, text)
 
 
 def _cards(result: AuditResult) -> str:
     counts = Counter(column.state for file in result.files for column in file.columns)
     unknown = result.unknown_files
-    cards = (f"<div class=\"card\"><b class=\"{state}\">"
-             f"{'?' if unknown and not counts[state] else f'{counts[state]:,}'}</b>{sign} {word}"
-             f"<br><small>{meaning}</small></div>"
+    cards = (card("?" if unknown and not counts[state] else f"{counts[state]:,}",
+                  f"{sign} {word}<br><small>{meaning}</small>", state)
              for state, (sign, word, meaning) in _STATES.items())
-    more = f"<p id=\"unknown\">The columns of {count(unknown, 'file')} are unknown, and not " \
-           "counted here: see below for the reasons.</p>" if unknown else ""
-    return f"<h2>Columns by state</h2><div class=\"cards\">{''.join(cards)}</div>{more}"
+    not_counted = f"<p id=\"unknown\">The columns of {count(unknown, 'file')} are unknown, and " \
+                  "not counted here: see below for the reasons.</p>" if unknown else ""
+    return f"<h2>Columns by state</h2><div class=\"cards\">{''.join(cards)}</div>{not_counted}"
 
 
 # --- findings ------------------------------------------------------------------------------------
@@ -92,7 +101,7 @@ def _findings(result: AuditResult) -> str:
     ordered = sorted(groups.values(), key=lambda group: group[0].severity != "error")
     return "<h2>Findings</h2>" \
         + ("".join(map(_finding, ordered[:_MAX_FINDINGS])) or "<p>None.</p>") \
-        + _more(len(ordered) - _MAX_FINDINGS, "kinds of findings and columns")
+        + more(len(ordered) - _MAX_FINDINGS, "kinds of findings and columns")
 
 
 def _finding(group: list[AuditFinding]) -> str:
@@ -124,19 +133,8 @@ def _sentence(text: str) -> str:
 # --- files and columns ---------------------------------------------------------------------------
 
 def _totals(result: AuditResult) -> str:
-    totals = result.totals()
-    if not totals:
-        return ""
-    head = "".join(f"<th scope=\"col\">{escape(name)}</th>" for name in TOTALS_HEADER)
-    rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in totals_row(total))}</tr>"
-                   for total in totals[:_MAX_TOTALS])
-    return (f"<h2>Columns</h2><div class=\"scroll\"><table id=\"totals\"><thead><tr>{head}</tr>"
-            f"</thead><tbody>{rows}</tbody></table></div>"
-            + _more(len(totals) - _MAX_TOTALS, "columns"))
-
-
-def _more(number: int, what: str) -> str:
-    return f"<p>And {number:,} more {what}: see the JSON report.</p>" if number > 0 else ""
+    return table("Columns", TOTALS_HEADER, list(map(totals_row, result.totals())), _MAX_TOTALS,
+                 "columns", "totals")
 
 
 def _of_interest(result: AuditResult) -> dict[str, _Filters]:
@@ -155,19 +153,17 @@ def _table(result: AuditResult, columns: Iterable[str]) -> str:
     names = list(columns)
     if not names:
         return ""
-    head = "".join(f"<th scope=\"col\">{escape(shown(name))}</th>" for name in names[:_MAX_COLUMNS])
     rows = []
     for file in result.files[:_MAX_FILES]:
         found = {column.column: column for column in file.columns}
         missing = _UNKNOWN_CELL if file.is_unknown else "<td class=\"state\"></td>"
         cells = "".join(_cell(found[name]) if name in found else missing
                         for name in names[:_MAX_COLUMNS])
-        rows.append(f"<tr><th scope=\"row\"><code>{escape(file.file)}</code><br>"
-                    f"<small>{file.encryption}</small></th>{cells}</tr>")
-    return (f"<h2>Files and columns</h2><div class=\"scroll\"><table id=\"columns\"><thead><tr>"
-            f"<th scope=\"col\">file</th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-            f"</div>" + _more(len(result.files) - _MAX_FILES, "files")
-            + _more(len(names) - _MAX_COLUMNS, "columns"))
+        rows.append(f"<th scope=\"row\"><code>{escape(file.file)}</code><br>"
+                    f"<small>{file.encryption}</small></th>{cells}")
+    return table_of_cells("Files and columns", ["file", *map(shown, names[:_MAX_COLUMNS])], rows,
+                          "columns") + more(len(result.files) - _MAX_FILES, "files") \
+        + more(len(names) - _MAX_COLUMNS, "columns")
 
 
 def _cell(column: ColumnAudit) -> str:
@@ -225,7 +221,7 @@ def _pictures(columns: dict[str, _Filters]) -> str:
     found = [(name, one) for name, one in columns.items() if one.may_exist]
     if not found:
         return ""
-    more = _more(len(found) - _MAX_COLUMNS, "columns")
+    others = more(len(found) - _MAX_COLUMNS, "columns")
     found = found[:_MAX_COLUMNS]
     sizes = [(name, one.worst, one.bytes) for name, one in found]
     fills = [(name, one.worst, one.mean("fill")) for name, one in found]
@@ -233,7 +229,7 @@ def _pictures(columns: dict[str, _Filters]) -> str:
     return ("<h2>Filters</h2>"
             + _bars("Bytes of filters", sizes, lambda value: f"{value:,}")
             + _bars("Bits set", fills, lambda value: f"{value:.0%}", 1.0)
-            + _bars("Estimated false positives", rates, lambda value: f"{value:.2%}") + more)
+            + _bars("Estimated false positives", rates, lambda value: f"{value:.2%}") + others)
 
 
 def _bars(title: str, rows: list[tuple[Any, ...]], text: Callable[[Any], str],
@@ -261,10 +257,8 @@ def _not_checked(result: AuditResult) -> str:
     for file in result.files:
         for what in file.not_checked:
             files[what].append(file.file)
-    if not files:
-        return ""
-    rows = "".join(f"<li>{escape(what)} <small>({count(len(names), 'file')}: "
-                   f"{escape(', '.join(names[:3]) + (', ...' if len(names) > 3 else ''))})</small>"
-                   "</li>" for what, names in islice(files.items(), _MAX_FINDINGS))
-    return f"<h2>Not checked</h2><ul id=\"not-checked\">{rows}</ul>" \
-        + _more(len(files) - _MAX_FINDINGS, "reasons")
+    lines = (f"{escape(what)} <small>({count(len(names), 'file')}: "
+             f"{escape(', '.join(names[:3]) + (', ...' if len(names) > 3 else ''))})</small>"
+             for what, names in islice(files.items(), _MAX_FINDINGS))
+    return items("Not checked", lines, "not-checked") \
+        + more(len(files) - _MAX_FINDINGS, "reasons")

@@ -8,8 +8,8 @@ from urllib.parse import unquote
 from secure_bloom.auditing.result import ENCRYPTED_FOOTER, NO_ENCRYPTION, AuditFinding
 from secure_bloom.auditing.table_audit import OTHER_PARTITIONS, TableAudit
 from secure_bloom.display import count
-from secure_bloom.policy.reading import UNENCRYPTED
 from secure_bloom.policy.rules import folded
+from secure_bloom.policy.violations import UNENCRYPTED
 from secure_bloom.storage.versions import without_subtree
 from secure_bloom.storage.visibility import relative_path, table_of
 

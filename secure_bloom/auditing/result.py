@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
-from secure_bloom.display import Summarized, count, shown
+from secure_bloom.display import CheckResult, Result, count, shown
 
 #: the kinds of findings, with their severity (error, warning or note) and meaning
 KINDS = {
@@ -41,7 +40,7 @@ UNREADABLE, NOT_PARQUET = "unknown", "not Parquet"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class AuditFinding(Summarized):
+class AuditFinding(Result):
     """A problem found in a file, an index or the log of a table.
 
     Attributes
@@ -69,6 +68,8 @@ class AuditFinding(Summarized):
     row_groups: tuple[int, ...] = ()
     evidence: tuple[str, ...] = ()
 
+    _derived = ("severity",)
+
     @property
     def severity(self) -> str:
         """``"error"``, ``"warning"`` or ``"note"``."""
@@ -80,7 +81,7 @@ class AuditFinding(Summarized):
 
 
 @dataclass(slots=True, repr=False)
-class ColumnAudit(Summarized):
+class ColumnAudit(Result):
     """The audit record of one column of a file.
 
     Attributes
@@ -131,7 +132,7 @@ class ColumnAudit(Summarized):
 
 
 @dataclass(slots=True, repr=False)
-class FileAudit(Summarized):
+class FileAudit(Result):
     """The audit record of one file.
 
     Attributes
@@ -173,8 +174,8 @@ class FileAudit(Summarized):
             ((column.column, column.state, column.filters) for column in self.columns)
 
 
-@dataclass(slots=True)
-class ColumnTotals:
+@dataclass(slots=True, repr=False)
+class ColumnTotals(Result):
     """The totals of one column over all files.
 
     Attributes
@@ -215,7 +216,7 @@ class ColumnTotals:
 
 
 @dataclass(repr=False)
-class AuditResult(Summarized):
+class AuditResult(CheckResult):
     """The result of :func:`secure_bloom.audit`.
 
     Attributes
@@ -228,11 +229,6 @@ class AuditResult(Summarized):
     path: str
     files: list[FileAudit] = field(default_factory=list)
     findings: list[AuditFinding] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        """Whether no finding is an error. Whatever was not checked may still be wrong."""
-        return all(finding.severity != "error" for finding in self.findings)
 
     @property
     def complete(self) -> bool:
@@ -277,8 +273,7 @@ class AuditResult(Summarized):
     @property
     def summary(self) -> str:
         """One line: whether anything is encrypted, and the number of findings."""
-        severities = Counter(finding.severity for finding in self.findings)
-        found = f"{count(severities['error'], 'error')}, {count(severities['warning'], 'warning')}"
+        found = f"{count(self.errors, 'error')}, {count(self.warnings, 'warning')}"
         found += "".join(f", {count(number, 'file')} {what}" for number, what in (
             (self.unknown_files, "unknown"), (self.not_audited_files, "not audited")) if number)
         audited = len(self.files) - self.not_audited_files
@@ -309,17 +304,19 @@ class AuditResult(Summarized):
 
     def to_dict(self) -> dict[str, Any]:
         """The result as a dictionary for JSON."""
-        return {**self._head(), "findings": list(map(_finding_dict, self.findings)),
-                "files": list(map(asdict, self.files))}
+        return {**self._head(), **{name: [one.to_dict() for one in records]
+                                  for name, records in self._records()}}
 
-    def json_parts(self) -> Iterator[str]:
-        """Yield the same result as pieces of JSON, which needs far less memory for many files."""
-        yield json.dumps(self._head(), indent=2)[:-2]
-        for name, records in (("findings", map(_finding_dict, self.findings)),
-                              ("files", map(asdict, self.files))):
+    def json_parts(self, **more: Any) -> Iterator[str]:
+        """Yield the same result as pieces of JSON, which needs far less memory for many files.
+
+        ``more`` comes first, such as where the report comes from.
+        """
+        yield json.dumps({**more, **self._head()}, indent=2)[:-2]
+        for name, records in self._records():
             yield f',\n  "{name}": ['
             for number, record in enumerate(records):
-                yield ("," if number else "") + f"\n    {json.dumps(record)}"
+                yield ("," if number else "") + f"\n    {json.dumps(record.to_dict())}"
             yield "]"
         yield "\n}\n"
 
@@ -334,8 +331,11 @@ class AuditResult(Summarized):
             "unknown_files": self.unknown_files,
             "not_audited_files": self.not_audited_files,
             "outside_files": self.outside_files,
-            "columns": list(map(asdict, self.totals())),
+            "columns": [total.to_dict() for total in self.totals()],
         }
+
+    def _records(self) -> tuple[tuple[str, Sequence[Result]], ...]:
+        return ("findings", self.findings), ("files", self.files)
 
     def _headline(self) -> str:
         return self.summary
@@ -355,7 +355,3 @@ def totals_row(total: ColumnTotals) -> list[str]:
     return [shown(total.column), *(f"{number:,}" for number in (
         total.files, total.column_key, total.footer_key, total.unencrypted)), filters,
         *(f"{number:,}" for number in (total.unknown, total.errors, total.warnings))]
-
-
-def _finding_dict(finding: AuditFinding) -> dict[str, Any]:
-    return {"severity": finding.severity, **asdict(finding)}

@@ -28,8 +28,8 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     SecureBloomError,
 )
-from secure_bloom.policy.reading import UNENCRYPTED
 from secure_bloom.policy.rules import folded
+from secure_bloom.policy.violations import UNENCRYPTED
 from secure_bloom.storage.versions import without_subtree
 from secure_bloom.storage.visibility import is_hidden
 

@@ -5,7 +5,7 @@ Message rules: results go to standard output; errors and progress go to standard
 object. Keys are never passed on the command line, only in keyring files, and only
 ``keyring export`` prints one.
 
-The table in ``docs/command-line.md`` says what each exit code means. If inspect, probe or find
+The table in the page "Command line" says what each exit code means. If inspect, probe or find
 cannot read one of several files, they go on with the others, and exit with the highest code of all
 errors.
 """
@@ -21,6 +21,7 @@ from secure_bloom.cli import (
     audit,
     demo,
     doctor,
+    encrypt,
     erase,
     examples,
     find,
@@ -32,6 +33,7 @@ from secure_bloom.cli import (
     policy,
     read,
     shared,
+    signing,
     validate,
     verify,
     warmup,
@@ -49,8 +51,9 @@ def main(ctx: click.Context) -> None:
 
 
 for _command in (read.inspect, read.probe, find.find, index.index, verify.verify, write.write,
-                 maintain.attach, maintain.strip, audit.audit, maintain.seal, erase.erase,
-                 policy.policy, keyring.keyring, keys.keys, lance.lance, validate.validate,
-                 demo.demo, doctor.doctor, warmup.warmup):
+                 maintain.attach, maintain.strip, audit.audit, maintain.seal, encrypt.encrypt,
+                 encrypt.reencrypt, encrypt.decrypt, erase.erase,
+                 policy.policy, keyring.keyring, keys.keys, lance.lance, signing.report,
+                 validate.validate, demo.demo, doctor.doctor, warmup.warmup):
     main.add_command(_command)
 examples.add_examples(main)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -16,8 +16,8 @@ from secure_bloom.cli.shared import (
     kms_options,
     policy_option,
     progress,
-    write_report,
 )
+from secure_bloom.cli.signing import Reports, sign_option
 
 if TYPE_CHECKING:
     from secure_bloom.keys.kms import KmsClient
@@ -35,11 +35,15 @@ if TYPE_CHECKING:
 @json_option
 @click.option("--sarif", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
               help="Also write the findings as SARIF 2.1.0.")
+@click.option("--report", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
+              help="Also write the result as JSON.")
 @click.option("--html", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
               help="Also write an HTML page.")
+@sign_option
 @click.pass_context
 def audit(ctx: click.Context, path: str, policy: str | None, kms: KmsClient | None, guesses: Any,
-          scan: bool, jobs: int | None, as_json: bool, sarif: str | None, html: str | None) -> None:
+          scan: bool, jobs: int | None, as_json: bool, sarif: str | None, report: str | None,
+          html: str | None, sign: BinaryIO | None) -> None:
     """Find what Bloom filters and metadata of a file or folder leak.
 
     Finds plaintext filters on encrypted columns; sensitive columns that are not encrypted;
@@ -54,19 +58,23 @@ def audit(ctx: click.Context, path: str, policy: str | None, kms: KmsClient | No
     Parquet files, or there are none; 2: other errors.
     """
     from secure_bloom.auditing.audit import audit
+    from secure_bloom.auditing.page import render_page
+    from secure_bloom.auditing.sarif import to_sarif
+    from secure_bloom.cli.origin import facts, origin, read_policy, without_secrets
     from secure_bloom.cli.report import render_audit
+    reports = Reports(sign, path, sarif, report, html)
+    rules, digest = read_policy(policy)
     lines = [line.rstrip("\r\n") for line in guesses] if guesses else []
     with progress(f"auditing {Path(path).name}") as advance:
-        result = audit(path, kms, policy=policy, guesses=[line for line in lines if line],
+        result = audit(path, kms, policy=rules, guesses=[line for line in lines if line],
                        scan=scan, files_at_once=jobs, advance=advance)
-    if sarif:
-        from secure_bloom.auditing.sarif import to_sarif
-        write_report(sarif, json.dumps(to_sarif(result), indent=2))
-    if html:
-        from secure_bloom.auditing.page import render_page
-        write_report(html, render_page(result))
+    described = origin(ctx, digest)
+    result.path = without_secrets(result.path)
+    reports.write(sarif, lambda: json.dumps(to_sarif(result), indent=2))
+    reports.write(report, lambda: "".join(result.json_parts(origin=described)))
+    reports.write(html, lambda: render_page(result, facts(described)))
     if as_json:
-        for part in result.json_parts():
+        for part in result.json_parts(origin=described):
             click.echo(part, nl=False)
     else:
         echo(render_audit(result))

@@ -3,39 +3,46 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from secure_bloom.arrow.encrypted_columns import resolve_columns
+from secure_bloom.arrow.row_groups import DEFAULT_ROW_GROUP_ROWS
 from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.cli.csv_file import CsvFile
-from secure_bloom.encryption_requirement import RequireEncryption
 from secure_bloom.errors import AuthenticationError, UnsupportedError, error_location
-from secure_bloom.policy.policy import Policy
+from secure_bloom.policy.policy import NO_POLICY, Policy
+from secure_bloom.policy.requirement import RequireEncryption
+from secure_bloom.policy.sensitive import Sensitive, requested
 from secure_bloom.policy.slips import warn_of_unused_rules
-from secure_bloom.policy.writing import check_encryption, policy_for, with_policy
+from secure_bloom.policy.writing import check_encryption, policy_for
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import check_absent, open_output, resolve
-from secure_bloom.writer import DEFAULT_ROW_GROUP_ROWS, ParquetWriter
+from secure_bloom.writer import ParquetWriter
 
 if TYPE_CHECKING:
     from secure_bloom.encryption import Encryption
-    from secure_bloom.keys.wrapping import WritingKms
+    from secure_bloom.keys.wrapping import WritingKeys
     from secure_bloom.sbbf.options import BloomFilters
+    from secure_bloom.storage.summary import WriteSummary
 
 MAX_ROW_GROUP_BYTES = 512 * 1024 * 1024  # of Arrow data: bounds memory, whatever the size of a row
 
 
 def convert_file(source: str, target: str, *, overwrite: bool = False,
                  row_group_size: int | None = None, text_columns: Iterable[str] = (),
+                 types: Mapping[str, pa.DataType] = MappingProxyType({}),
                  delimiter: str = ",", plaintext: bool = False,
-                 advance: Callable[[float], None] = lambda fraction: None, kms: WritingKms = None,
-                 bloom_filters: BloomFilters = None, encryption: Encryption | None = None,
+                 advance: Callable[[float], None] = lambda fraction: None, keys: WritingKeys = None,
+                 sensitive: Sensitive = None, bloom_filters: BloomFilters = None,
+                 encryption: Encryption | None = None,
                  policy: Policy | str | None = None, require_encryption: RequireEncryption = None,
-                 **writer: Any) -> None:
-    """Copy the rows of a file into a Parquet file.
+                 **writer: Any) -> WriteSummary:
+    """Copy the rows of a file into a Parquet file, and return what was written.
 
     Parameters
     ----------
@@ -47,20 +54,20 @@ def convert_file(source: str, target: str, *, overwrite: bool = False,
         Whether to replace an existing target.
     row_group_size : int, optional
         Rows per row group. Default: as in a Parquet source, otherwise 1,048,576.
-    text_columns, delimiter
+    text_columns, types, delimiter
         For a CSV file; see :class:`secure_bloom.cli.csv_file.CsvFile`.
     plaintext : bool
         Whether the target is to be written without encryption.
     advance : callable
         Called with the completed fraction, 0 to 1.
-    kms : KmsClient, optional
+    keys : KmsClient, optional
         For the target and, if it is encrypted, for the source.
     require_encryption : optional
         For the source, as in :class:`secure_bloom.ParquetFile`.
     policy : Policy or path, optional
         For the target. Without ``encryption``, it makes the encryption, unless ``plaintext`` is
         set.
-    bloom_filters, encryption, **writer
+    sensitive, bloom_filters, encryption, **writer
         Arguments of :class:`secure_bloom.ParquetWriter`.
 
     Raises
@@ -77,41 +84,33 @@ def convert_file(source: str, target: str, *, overwrite: bool = False,
         check_target()
 
     def options(schema: pa.Schema) -> dict[str, Any]:
-        filters, chosen = bloom_filters, encryption
+        leaves = parquet_leaves(schema)
+        with error_location(file=target):
+            filters, chosen = requested(rules, sensitive, bloom_filters, encryption, leaves,
+                                        plaintext=plaintext)
+            if rules is not None:
+                check_encryption(rules, resolve_columns(chosen, leaves), leaves)
         if rules is not None:
-            filters, chosen = _by_policy(rules, filters, chosen, schema, target,
-                                         plaintext=plaintext)
+            warn_of_unused_rules(rules, leaves, target)
         return {**writer, "bloom_filters": filters, "encryption": chosen,
-                "kms": None if chosen is None else kms}
+                "keys": None if chosen is None else keys}
 
     if is_parquet(source):
-        with ParquetFile(source, kms, require_encryption=require_encryption) as file:
+        with ParquetFile(source, keys, require_encryption=require_encryption,
+                         policy=NO_POLICY) as file:
             chosen = options(file.schema)
             if file.footer.is_encrypted and chosen["encryption"] is None and not plaintext:
                 raise UnsupportedError("the source is encrypted, but the target would not be; "
                                        "specify encryption, or plaintext", file=file.name)
             tables = _counted(file.iter_tables(), file.num_rows, advance)
-            _write(target, file.schema, tables, row_group_size, chosen, check_target)
-        return
+            return _write(target, file.schema, tables, row_group_size, chosen, check_target)
     if require_encryption:
         raise AuthenticationError("a CSV file is not encrypted, but encryption is required",
                                   file=source)
-    csv = CsvFile(source, delimiter=delimiter, text_columns=text_columns, advance=advance)
+    csv = CsvFile(source, delimiter=delimiter, text_columns=text_columns, types=types,
+                  advance=advance)
     tables = row_groups(csv.batches(), csv.schema, row_group_size or DEFAULT_ROW_GROUP_ROWS)
-    _write(target, csv.schema, tables, None, options(csv.schema), check_target)
-
-
-def _by_policy(policy: Policy, bloom_filters: BloomFilters, encryption: Encryption | None,
-               schema: pa.Schema, target: str, *,
-               plaintext: bool) -> tuple[BloomFilters, Encryption | None]:
-    """Return the filters and the encryption of the target, which meets the policy."""
-    leaves = parquet_leaves(schema)
-    with error_location(file=target):
-        bloom_filters, encryption = with_policy(policy, bloom_filters, encryption, leaves,
-                                                plaintext=plaintext)
-        check_encryption(policy, resolve_columns(encryption, leaves), leaves)
-    warn_of_unused_rules(policy, leaves, target)
-    return bloom_filters, encryption
+    return _write(target, csv.schema, tables, None, options(csv.schema), check_target)
 
 
 def is_parquet(path: str) -> bool:
@@ -133,16 +132,14 @@ def _counted(tables: Iterable[pa.Table], num_rows: int, advance: Callable[[float
 
 
 def _write(target: str, schema: pa.Schema, tables: Iterable[pa.Table], row_group_size: int | None,
-           options: Any, check_target: Callable[[], None] | None) -> None:
-    output = open_output(target)
-    try:
-        with ParquetWriter(output, schema, **options) as writer:
+           options: Any, check_target: Callable[[], None] | None) -> WriteSummary:
+    with open_output(target) as output:
+        with ParquetWriter(output, schema, policy=NO_POLICY, **options) as writer:
             for table in tables:
                 writer.write_table(table, row_group_size)
         output.commit(check_target)
-    except BaseException:
-        output.abort()
-        raise
+    assert writer.summary is not None  # it is closed
+    return replace(writer.summary, file=target)
 
 
 def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_rows: int) \

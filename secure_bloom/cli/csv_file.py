@@ -7,8 +7,9 @@ Memory is bounded, whatever the file size. Errors never quote a value.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -43,6 +44,8 @@ class CsvFile:
         One ASCII character.
     text_columns : iterable of str
         Columns to read as text, whatever their values look like.
+    types : mapping of str to pyarrow.DataType
+        Types of columns, which are not inferred then.
     advance : callable
         Called with the completed fraction of inferring the types and reading the rows.
 
@@ -55,7 +58,8 @@ class CsvFile:
     ------
     ColumnError
         If the file is empty, its header is not UTF-8, a row has more or fewer values than the
-        header, or a column in ``text_columns`` does not exist or is not UTF-8.
+        header, or a column in ``text_columns`` or ``types`` does not exist, or has values that are
+        not of its type.
     FormatError
         If compressed data is damaged or truncated.
     UnsupportedError
@@ -63,6 +67,7 @@ class CsvFile:
     """
 
     def __init__(self, path: str, *, delimiter: str = ",", text_columns: Iterable[str] = (),
+                 types: Mapping[str, pa.DataType] = MappingProxyType({}),
                  advance: Callable[[float], None] = lambda fraction: None):
         check_delimiter(delimiter)
         self._path, self._advance = path, advance
@@ -71,7 +76,8 @@ class CsvFile:
         with open(path, "rb") as file:
             self._compression = _compression(file.read(16))
         self._num_rows = 0
-        self.schema = self._find_schema(set(text_columns))
+        self.schema = pa.schema([])  # for errors until it is known
+        self.schema = self._find_schema(set(text_columns), types)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows.
@@ -91,14 +97,15 @@ class CsvFile:
                 raise
             self._check_unchanged()
 
-    def _find_schema(self, text_columns: set[str]) -> pa.Schema:
+    def _find_schema(self, text_columns: set[str],
+                     given: Mapping[str, pa.DataType]) -> pa.Schema:
         with self._errors(), error_location(file=self._path):
             reader, source = self._open({"default_column_type": pa.binary()})
             try:
                 names = reader.schema.names
             except UnicodeDecodeError:
                 raise ColumnError("the header line is not UTF-8") from None
-            for name in text_columns.difference(names):
+            for name in sorted({*text_columns, *given}.difference(names)):
                 raise unknown_column(name, names)
             # By name, as pyarrow assigns types: columns with the same name have the same type.
             types = {name: ColumnType(is_text=name in text_columns) for name in names}
@@ -106,12 +113,14 @@ class CsvFile:
                 self._num_rows += batch.num_rows
                 self._advance(self._position(source) / 2)
                 for name, column in zip(names, batch.columns, strict=True):
-                    types[name].add(column)
+                    if name not in given:
+                        types[name].add(column)
         for name in text_columns:
             if types[name].type != pa.string():
                 raise ColumnError("it cannot be read as text, because it is not UTF-8",
                                   file=self._path, column=name)
-        return pa.schema([(name, types[name].type) for name in names])
+        return pa.schema([(name, given[name] if name in given else types[name].type)
+                          for name in names])
 
     def _open(self, conversion: dict[str, Any]) -> tuple[pa_csv.CSVStreamingReader, pa.NativeFile]:
         source = pa.OSFile(self._path)
@@ -134,7 +143,7 @@ class CsvFile:
         try:
             yield
         except pa.ArrowInvalid as error:
-            raise _explained(str(error), self._path) from None
+            raise _explained(str(error), self._path, self.schema) from None
         except OSError as error:
             if self._compression is None or error.errno is not None:
                 raise
@@ -161,7 +170,12 @@ def _compression(head: bytes) -> str | None:
     return next((name for name, pattern in _COMPRESSIONS.items() if re.match(pattern, head)), None)
 
 
-def _explained(message: str, path: str) -> ColumnError | UnsupportedError:
+def _explained(message: str, path: str, schema: pa.Schema) -> ColumnError | UnsupportedError:
+    column = re.match(r"In CSV column #(\d+)", message)
+    if column is not None and int(column[1]) < len(schema):
+        field = schema.field(int(column[1]))
+        return ColumnError(f"not all of its values are of type {field.type}: give it another type "
+                           "(--types), or none", file=path, column=field.name)
     match = re.search(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)", message)
     if match is not None:
         row = f"row {match[1]}" if match[1] else "a row"

@@ -19,6 +19,7 @@ import click
 import secure_bloom
 from secure_bloom.cli import shared
 from secure_bloom.display import count
+from secure_bloom.errors import installation
 
 _OLDEST_JAVA = 17  # that Spark 4 runs on
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?([0-9]{1,9})')
@@ -61,7 +62,7 @@ def doctor(ctx: click.Context, kms: shared.OpenKms, key: str | None, as_json: bo
 
     \b
     Example:
-      secure-bloom doctor --keyring keyring.json --key pii
+      secure-bloom doctor --keys keyring.json --key pii
     """
     findings = [*_python(), _kernels(), *_extras(), *_spark(), *_keys(kms, key)]
     problems = [one for one in findings if one.state == "problem"]
@@ -102,7 +103,7 @@ def _kernels() -> Finding:
     if choice.reason:
         return Finding("kernels", "problem", f"numpy, which is slower: {choice.reason}",
                        "install a wheel, or build the package with numba installed: "
-                       "pip install --force-reinstall --no-deps secure_bloom")
+                       "pip install --force-reinstall --no-deps . in its sources")
     return Finding("kernels", "ok", choice.name)
 
 
@@ -116,7 +117,7 @@ def _extras() -> Iterator[Finding]:
             ("vault", "urllib3", "keys in HashiCorp Vault"),
             ("pkcs11", "python-pkcs11", "keys in an HSM"), ("lance", "pylance", "Lance indexes"),
             ("polars", "polars", "scans with Polars"), ("spark", "pyspark", "Spark")):
-        yield _package(package, f"for {purpose}: pip install 'secure_bloom[{extra}]'",
+        yield _package(package, f"for {purpose}: {installation(extra)}",
                        is_required=False)
 
 
@@ -165,7 +166,7 @@ def _keys(open_kms: shared.OpenKms, key: str | None) -> Iterator[Finding]:
     try:
         kms = open_kms()
         if kms is None:
-            yield Finding("keys", "note", "no KMS is named", "use --keyring or --kms, or set "
+            yield Finding("keys", "note", "no KMS is named", "use --keys, or set "
                           "SECURE_BLOOM_KEYRING or SECURE_BLOOM_KMS")
             return
         client: Any = getattr(kms, "client", kms)  # that of the environment is opened here

@@ -20,16 +20,18 @@ from secure_bloom.cli.shared import (
     kms_options,
     print_json,
     progress,
+    reading_policy_option,
     values_options,
-    write_report,
 )
+from secure_bloom.cli.signing import Reports, sign_option
 
 if TYPE_CHECKING:
+    from secure_bloom.erasing.result import EraseResult
     from secure_bloom.index.planning import IndexUse
     from secure_bloom.keys.kms import KmsClient
 
 
-@click.command(short_help="Erase the rows that have one of some values.")
+@click.command(short_help="Erase the rows that have any of the given values.")
 @click.argument("path", type=click.Path())
 @click.option("--column", required=True, metavar="C",
               help="Dotted path of a leaf column. In lists, one such value is enough.")
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 @click.option("--hash-key", type=click.File("rb"), metavar="FILE",
               help="File with the key of the hashes that stand for values in reports: at least 16 "
                    "bytes, readable by its owner only. Default: a random key.")
+@sign_option
+@reading_policy_option
 @index_option
 @kms_options
 @jobs_option
@@ -50,9 +54,9 @@ if TYPE_CHECKING:
 @click.pass_context
 def erase(ctx: click.Context, path: str, column: str, given: tuple[str, ...], file: TextIO | None,
           dry_run: bool, yes: bool, report: str | None, html: str | None,
-          hash_key: BinaryIO | None, index: IndexUse, kms: KmsClient | None,
-          jobs: int | None, as_json: bool) -> None:
-    """Erase all rows in which a column has one of some values, and verify that they are gone.
+          hash_key: BinaryIO | None, sign: BinaryIO | None, policy: str | None, index: IndexUse,
+          kms: KmsClient | None, jobs: int | None, as_json: bool) -> None:
+    """Erase all rows in which a column has any of the given values, and verify that they are gone.
 
     PATH is a file or a folder. Files without such rows are not touched; the others keep their
     encryption, keys, filters, order and metadata. A folder changes in one step. Its index is
@@ -65,26 +69,36 @@ def erase(ctx: click.Context, path: str, column: str, given: tuple[str, ...], fi
     file could not be read or written again, 4: a key is missing, 5: encrypted data does not
     authenticate: then nothing was erased.
     """
+    from secure_bloom.cli.origin import origin, read_policy, without_secrets
     from secure_bloom.erasing.erase import erase
     from secure_bloom.erasing.erasure import MAX_SHARE
     from secure_bloom.erasing.search import parse_texts
-    values = parse_texts(path, column, given_values(given, file), kms)
+    reports = Reports(sign, path, report, html)
+    rules, digest = read_policy(policy)
+    texts = given_values(given, file)
+    values = parse_texts(path, column, texts, kms)
     key = None if hash_key is None else _hash_key(hash_key)
     with progress(f"erasing from {Path(path).name}") as advance:
-        result = erase(path, column, values, kms, dry_run=dry_run,
+        result = erase(path, column, values, kms, policy=rules, dry_run=dry_run,
                        max_share=1 if yes else MAX_SHARE, hash_key=key, index=index,
                        files_at_once=jobs, advance=advance)
-    if report:
-        write_report(report, json.dumps(result.to_dict(), indent=2))
-    if html:
-        from secure_bloom.erasing.page import render_page
-        write_report(html, render_page(result))
+    described = origin(ctx, digest, texts)
+    result.path = without_secrets(result.path)
+    evidence = {"origin": described, **result.to_dict()}
+    reports.write(report, lambda: json.dumps(evidence, indent=2))
+    reports.write(html, lambda: _page(result, described))
     if as_json:
-        print_json(result.to_dict())
+        print_json(evidence)
     else:
         from secure_bloom.cli.report import render_erasure
         echo(render_erasure(result))
-    ctx.exit(0 if dry_run or result.is_complete else BAD)
+    ctx.exit(0 if dry_run or result.ok else BAD)
+
+
+def _page(result: EraseResult, described: dict[str, str | None]) -> str:
+    from secure_bloom.cli.origin import facts
+    from secure_bloom.erasing.page import render_page
+    return render_page(result, facts(described))
 
 
 def _hash_key(file: BinaryIO) -> bytes:

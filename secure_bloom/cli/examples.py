@@ -1,4 +1,4 @@
-"""Examples in the help of the commands. ``docs/command-line.md`` has them, too, with their output.
+"""Examples in the help of the commands. the page "Command line" has them, too, with their output.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ import click
 _EXAMPLES = {
     "attach": ["lake --bloom visit"],
     "audit": ["lake"],
+    "decrypt": ["old --plaintext --column ssn", "old --plaintext"],
     "demo": ["--html tour.html"],
     "doctor": ["--key pii"],
+    "encrypt": ["old --policy policy.toml --dry-run", "old --policy policy.toml"],
     "erase": ["lake --column ssn --values request.txt --dry-run",
               "lake --column ssn --values request.txt --html report.html"],
     "find": ["people.parquet --column ssn --value 078-05-1120 --format csv",
@@ -22,9 +24,9 @@ _EXAMPLES = {
     "index update": ["lake"],
     "index vacuum": ["lake --grace 0"],
     "index verify": ["lake --all"],
-    "inspect": ["people.parquet --keyring reader.json"],
-    "keyring add": ["keys.json pii"],
-    "keyring create": ["keys.json"],
+    "inspect": ["people.parquet --keys reader.json"],
+    "keyring add": ["keys.json old"],
+    "keyring create": ["keys.json --key footer --key pii"],
     "keyring export": ["keys.json spare --format hex --to spare.hex"],
     "keyring import": ["keys.json pii-2 --format hex --from spare.hex"],
     "keyring list": ["keys.json"],
@@ -40,6 +42,8 @@ _EXAMPLES = {
     "policy check": ["policy.toml lake"],
     "policy explain": ["policy.toml people.parquet"],
     "probe": ["people.parquet --column ssn --value 078-05-1120"],
+    "reencrypt": ["old", "old --master-key pii=pii-2"],
+    "report verify": ["audit.json --key sign.pub"],
     "seal": ["lake --dry-run"],
     "strip": ["lake --column visit"],
     "validate": ["--layer xxh64"],

@@ -24,18 +24,18 @@ from secure_bloom.cli.shared import (
     reading_options,
     values_options,
 )
-from secure_bloom.display import count
+from secure_bloom.display import count, is_terminal
 
 if TYPE_CHECKING:
     from secure_bloom.datasets.lookup import FailedFile
-    from secure_bloom.encryption_requirement import RequireEncryption
     from secure_bloom.index.planning import IndexUse
     from secure_bloom.keys.kms import KmsClient
+    from secure_bloom.policy.requirement import Requirement
 
 _FORMATS = ("table", "csv", "json", "parquet")
 
 
-@click.command(short_help="Find the rows that have one of some values.")
+@click.command(short_help="Find the rows that have any of the given values.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path())
 @click.option("--column", required=True, metavar="C",
               help="Column, or dotted path of a field of structs.")
@@ -59,9 +59,9 @@ _FORMATS = ("table", "csv", "json", "parquet")
 def find(ctx: click.Context, paths: tuple[str, ...], column: str, given: tuple[str, ...],
          file: TextIO | None, columns: str | None, output: str | None, overwrite: bool,
          form: str | None, of_files: bool, only_count: bool, all_files: bool,
-         index: IndexUse, kms: KmsClient | None, require_encryption: RequireEncryption,
+         index: IndexUse, kms: KmsClient | None, require_encryption: Requirement | None,
          as_json: bool) -> None:
-    """Find the rows in which a column has one of some values.
+    """Find the rows in which a column has any of the given values.
 
     PATH is a file, a folder, a glob pattern, or a URI of one. The rows are shown with their file
     and row group. With --json, the result also says what was searched.
@@ -84,7 +84,7 @@ def find(ctx: click.Context, paths: tuple[str, ...], column: str, given: tuple[s
     texts = given_values(given, file)
     shown = [] if of_files or only_count else None if columns is None else names(columns)
     what = PLACES if of_files else ROWS
-    is_on_screen = output is None and sys.stdout.isatty()  # then a bar would be between the rows
+    is_on_screen = output is None and is_terminal(sys.stdout)  # a bar would be between rows
     failed: list[FailedFile] = []
     try:
         with progress("searching", hidden=is_on_screen) as advance:

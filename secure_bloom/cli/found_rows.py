@@ -17,7 +17,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.cli.row_formats import Sink, formula_columns, json_rows, write_rows
 from secure_bloom.cli.shared import echo, print_json
 from secure_bloom.datasets.lookup import FailedFile, Search
-from secure_bloom.display import listed
+from secure_bloom.display import is_terminal, listed
 from secure_bloom.pruning.predicates import find_field
 from secure_bloom.sbbf.probes import parse_values
 from secure_bloom.storage.files import check_absent, open_output, resolve
@@ -71,13 +71,9 @@ class FoundRows:
             return
         filesystem, where = resolve(path)
         self._check_not_searched(filesystem, where, path)
-        output = open_output(where, filesystem, mode=0o600)
-        try:
+        with open_output(where, filesystem, mode=0o600) as output:
             self._write(what, form, output)
             output.commit(None if overwrite else lambda: check_absent(filesystem, where))
-        except BaseException:
-            output.abort()
-            raise
         if what == ROWS and self.num_rows and any(file.is_encrypted for file in self._search.files):
             echo(f"secure-bloom: note: {path} is not encrypted, but rows in it come from encrypted "
                  "files: protect it, and delete it when it is no longer needed", err=True)
@@ -158,7 +154,7 @@ class _StandardOutput:
 
     def write(self, data: bytes) -> None:
         """Print bytes."""
-        if sys.stdout.isatty():
+        if is_terminal(sys.stdout):
             echo(data.decode(errors="replace"), nl=False)
         else:
             click.echo(data, nl=False)

@@ -19,6 +19,7 @@ from secure_bloom.cli.shared import (
     kms_options,
     print_json,
     progress,
+    reading_policy_option,
     values_options,
 )
 from secure_bloom.display import count
@@ -48,12 +49,13 @@ def _subcommand(short_help: str) -> Callable[[Command], click.Command]:
 @click.option("--column", "columns", multiple=True, required=True, metavar="C",
               help="Dotted path of a column that can have a Bloom filter; may be repeated.")
 @click.option("--no-encryption", is_flag=True,
-              help="Build an index without encryption, of columns without encryption: anyone who "
+              help="Build a plaintext index of plaintext columns: anyone who "
                    "has it can learn which values exist.")
 @click.option("--exclusive", is_flag=True,
               help="Only secure_bloom writes to this table, so lookups need not list its files.")
+@reading_policy_option
 def build(ctx: click.Context, path: str, columns: tuple[str, ...], no_encryption: bool,
-          exclusive: bool, kms: KmsClient | None, as_json: bool) -> None:
+          exclusive: bool, policy: str | None, kms: KmsClient | None, as_json: bool) -> None:
     """Build the index of some columns, or update it if it exists.
 
     PATH is the folder of a table, or its URI. The index is stored in _index below it. It is
@@ -66,22 +68,25 @@ def build(ctx: click.Context, path: str, columns: tuple[str, ...], no_encryption
     from secure_bloom.index import build
     _update(ctx, path, f"indexing {Path(path).name}", as_json, lambda advance: build(
         path, columns, kms, encryption=None if no_encryption else "column", exclusive=exclusive,
-        advance=advance))
+        policy=policy, advance=advance))
 
 
 @_subcommand("Cover new and changed files.")
-def update(ctx: click.Context, path: str, kms: KmsClient | None, as_json: bool) -> None:
+@reading_policy_option
+def update(ctx: click.Context, path: str, policy: str | None, kms: KmsClient | None,
+           as_json: bool) -> None:
     """Cover the files that the indexes of a table do not cover yet.
 
-    Can be repeated at any time, also after an interruption. Lookups meanwhile use the version
-    before.
+    Can be repeated at any time, also after an interruption. Meanwhile, lookups use the previous
+    version.
 
     Exit code 0: the indexes were updated (files that they do not cover are shown, and are searched
     without them); 3: some files could not be read, or there is no index; 2, 4, 5: other errors.
     """
     from secure_bloom.index import Index
     _update(ctx, path, f"indexing {Path(path).name}", as_json,
-            lambda advance: Index.open(path, kms).update(advance=advance))
+            lambda advance: Index.open(path, kms).update(policy=policy,
+                                                            advance=advance))
 
 
 def _update(ctx: click.Context, path: str, label: str, as_json: bool,
@@ -93,7 +98,7 @@ def _update(ctx: click.Context, path: str, label: str, as_json: bool,
         print_json({"path": path, **result.to_dict()})
     else:
         echo(render_update(result))
-    ctx.exit(UNREADABLE if result.failed else 0)
+    ctx.exit(0 if result.ok else UNREADABLE)
 
 
 @_subcommand("Show where values may be.")
@@ -101,7 +106,7 @@ def _update(ctx: click.Context, path: str, label: str, as_json: bool,
 @values_options
 def find(ctx: click.Context, path: str, column: str, given: tuple[str, ...], file: TextIO | None,
          kms: KmsClient | None, as_json: bool) -> None:
-    """Show which files and row groups may have one of some values. No data file is read.
+    """Show which files and row groups may have any of the given values; reads no data file.
 
     Values are written as for secure-bloom find. Files that the index does not cover may have any
     value; they are listed separately.
@@ -125,7 +130,7 @@ def find(ctx: click.Context, path: str, column: str, given: tuple[str, ...], fil
 def inspect(ctx: click.Context, path: str, kms: KmsClient | None, as_json: bool) -> None:
     """Show the indexes of a table: their size, their keys, and which files they cover.
 
-    Without its key, only what the manifest of an index reveals is shown.
+    Without an index's key, only what its manifest reveals is shown.
 
     Exit code 0: all indexes were read, as far as keys are available; 3: an index is damaged, or
     there is none, 5: an index does not authenticate, 4: a key cannot unwrap its index; the highest

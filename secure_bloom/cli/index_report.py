@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from secure_bloom.cli.report import by_message, render_table
+from secure_bloom.cli.tables import SHOWN, and_more, by_message, render_table
 from secure_bloom.display import count, shown
 from secure_bloom.errors import ColumnError
 from secure_bloom.index import Index, IndexInfo, IndexRotation, UpdateResult
@@ -16,14 +16,11 @@ from secure_bloom.sbbf.probes import parse_values
 
 _SHOWN_PLACES = 50
 _SHOWN_GROUPS = 8
-_SHOWN_FINDINGS = 20
 
 
 def render_update(result: UpdateResult) -> str:
     """What an update did, and which files are not covered."""
-    lines = [f"{count(result.indexed, 'file')} indexed, {result.restamped:,} restamped, "
-             f"{result.unchanged:,} unchanged, {len(result.uncovered):,} not covered, "
-             f"{len(result.failed):,} failed"]
+    lines = [result._headline()]
     lines += [f"not covered: {line}" for line in by_message(result.uncovered.items())]
     lines += [f"failed: {line}" for line in by_message(result.failed.items())]
     return "\n".join(lines)
@@ -78,22 +75,18 @@ def render_places(result: dict[str, Any]) -> str:
     if places:
         lines.append(render_table(["file", "row groups"], [
             [place["file"], _groups(place["row_groups"])] for place in places[:_SHOWN_PLACES]]))
-        lines += _more(len(places) - _SHOWN_PLACES)
+        lines += and_more(len(places) - _SHOWN_PLACES, "files: see --json")
     lines.append(f"{files['may_contain']:,} of {count(files['total'], 'file')} may have {values}; "
                  f"{files['uncovered']:,} not covered")
     uncovered = result["uncovered"]
     lines += [f"not covered: {path}" for path in uncovered[:_SHOWN_PLACES]]
-    lines += _more(len(uncovered) - _SHOWN_PLACES)
+    lines += and_more(len(uncovered) - _SHOWN_PLACES, "files: see --json")
     return "\n".join(lines)
 
 
 def _groups(groups: Sequence[int]) -> str:
     return ", ".join(map(str, groups[:_SHOWN_GROUPS])) \
         + (f" and {len(groups) - _SHOWN_GROUPS:,} more" if len(groups) > _SHOWN_GROUPS else "")
-
-
-def _more(number: int) -> list[str]:
-    return [f"... and {number:,} more files: see --json"] if number > 0 else []
 
 
 def render_inspection(indexes: Sequence[IndexInfo]) -> str:
@@ -124,10 +117,8 @@ def render_verification(result: IndexVerification) -> str:
              f"{count(result.values, 'value')} of {count(result.compared, 'file')} looked up, "
              f"{count(result.identified, 'file')} identified: "
              f"{count(len(result.findings), 'finding')}"]
-    lines += map(str, result.findings[:_SHOWN_FINDINGS])
-    if len(result.findings) > _SHOWN_FINDINGS:
-        lines.append(f"... and {len(result.findings) - _SHOWN_FINDINGS:,} more: see --json")
-    return "\n".join(lines)
+    return "\n".join([*lines, *map(str, result.findings[:SHOWN]),
+                      *and_more(len(result.findings) - SHOWN, "findings: see --json")])
 
 
 # --- master keys ---------------------------------------------------------------------------------

@@ -35,12 +35,14 @@ def keyring() -> None:
 
 @keyring.command("create")
 @_FILE
+@click.option("--key", "keys", metavar="NAME", multiple=True,
+              help="Add a new random master key; may be repeated.")
 @click.option("--passphrase", is_flag=True, help="Encrypt it with a passphrase.")
-def keyring_create(file: str, passphrase: bool) -> None:
-    """Create an empty keyring."""
+def keyring_create(file: str, keys: tuple[str, ...], passphrase: bool) -> None:
+    """Create a keyring, without keys unless --key names some."""
     from secure_bloom.keys import Keyring
     with warnings_shown():
-        Keyring.create(file, ask_passphrase(file, new=True) if passphrase else None)
+        Keyring.create(file, ask_passphrase(file, new=True) if passphrase else None, keys=keys)
     click.echo(f"created {file}; keep a backup: without its keys, data is lost", err=True)
 
 

@@ -32,7 +32,7 @@ def keys() -> None:
 @json_option
 @click.pass_context
 def keys_list(ctx: click.Context, path: str, kms: KmsClient | None, as_json: bool) -> None:
-    """List the master keys that a file or folder needs, and those of the indexes in the folder.
+    """List the master keys that a file or folder needs, including its indexes.
 
     No keys are required, except for encrypted footers: what they say about the keys of columns can
     be read only with the footer key.
@@ -87,7 +87,7 @@ def keys_rotate(ctx: click.Context, path: str, old: str, new: str, kms: KmsClien
     from secure_bloom.cli.report import render_rotation
     from secure_bloom.cli.rotation import rotate
     if kms is None:
-        raise click.UsageError("the master keys are missing: specify --keyring or --kms, or set "
+        raise click.UsageError("the master keys are missing: specify --keys, or set "
                                "SECURE_BLOOM_KEYRING or SECURE_BLOOM_KMS")
 
     def show(result: FolderRotation) -> None:

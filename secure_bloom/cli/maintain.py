@@ -43,29 +43,33 @@ def _changes_files(command: Command) -> click.Command:
 
 @_changes_files
 @click.option("--bloom", metavar="col,col",
-              help="Columns that get Bloom filters. Required without --policy.")
+              help="Columns that get Bloom filters. Required without --policy or --page-index.")
 @policy_option("Its filters are added for columns that --bloom does not name.")
 @click.option("--fpp", type=float, default=0.01, show_default=True,
               help="False-positive probability of the filters.")
 @click.option("--ndv", type=click.IntRange(min=0), metavar="N",
               help="Expected distinct values in a row group. Default: the actual number.")
 @click.option("--replace", is_flag=True, help="Rebuild existing filters.")
+@click.option("--page-index", is_flag=True,
+              help="Add an offset index to columns without one, so that readers find single pages.")
 def attach(ctx: click.Context, path: str, bloom: str | None, policy: str | None, fpp: float,
-           ndv: int | None, replace: bool, kms: KmsClient | None, **options: Any) -> None:
-    """Add Bloom filters to a file, or to all files of a folder.
+           ndv: int | None, replace: bool, page_index: bool, kms: KmsClient | None,
+           **options: Any) -> None:
+    """Add Bloom filters and offset indexes to a file, or to all files of a folder.
 
     Only the pages of these columns are read; everything else is copied unchanged. Filters of
     encrypted columns are encrypted, all others are not. Works on files of any writer. With
     --policy, a file is not changed if one of these columns is not encrypted as it requires."""
-    if bloom is None and policy is None:
-        raise click.UsageError("specify the columns: --bloom or --policy")
+    if bloom is None and policy is None and not page_index:
+        raise click.UsageError("specify the columns: --bloom or --policy; or --page-index")
     if not names(bloom):
         check_not_given(ctx, ["fpp", "ndv"], "--bloom")
     from secure_bloom import BloomFilterOptions
     from secure_bloom.maintain.attach import attach
     wanted = None if bloom is None else {
         column: BloomFilterOptions(fpp=fpp, ndv=ndv) for column in names(bloom)}
-    _run(ctx, path, "attaching", attach, wanted, kms, policy=policy, replace=replace, **options)
+    _run(ctx, path, "attaching", attach, wanted, kms, policy=policy, replace=replace,
+         page_index=page_index, **options)
 
 
 @_changes_files
@@ -99,7 +103,7 @@ def _run(ctx: click.Context, path: str, label: str, operation: Callable[..., Mai
 
     def show(result: MaintainResult) -> None:
         if as_json:
-            print_json({"path": path, "ok": not result.failed, **result.to_dict()})
+            print_json({"path": path, **result.to_dict()})
         else:
             echo(render_changes(result))
 

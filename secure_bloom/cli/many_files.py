@@ -14,14 +14,11 @@ import pyarrow.fs as pa_fs
 from secure_bloom.cli.shared import UNREADABLE, echo, exit_code, progress
 from secure_bloom.datasets.lookup import FailedFile
 from secure_bloom.datasets.sources import find_files
-from secure_bloom.encryption_requirement import (
-    FolderChecks,
-    RequireEncryption,
-    encryption_requirement,
-)
+from secure_bloom.display import is_terminal
 from secure_bloom.errors import SecureBloomError
-from secure_bloom.keys.environment import shared_keys
-from secure_bloom.reader import ParquetFile
+from secure_bloom.keys.retrieval import open_keys
+from secure_bloom.policy.requirement import FolderChecks, Requirement
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.many_files import NO_FAULT_OF_A_FILE, Advance
 
 if TYPE_CHECKING:
@@ -72,10 +69,10 @@ class Results:
     """
 
     def __init__(self, found: FoundFiles, label: str, kms: KmsClient | None,
-                 require_encryption: RequireEncryption,
-                 work: Callable[[ParquetFile], dict[str, Any]]):
-        self._found, self._label, self._keys, self._work = found, label, shared_keys(kms), work
-        self._checks = FolderChecks(encryption_requirement(require_encryption), found.path_columns)
+                 requirement: Requirement | None,
+                 work: Callable[[OpenFile], dict[str, Any]]):
+        self._found, self._label, self._keys, self._work = found, label, open_keys(kms), work
+        self._checks = FolderChecks(requirement, found.path_columns)
         self.code = 0
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -88,8 +85,8 @@ class Results:
 
     def _of_file(self, file: FoundFile) -> dict[str, Any]:
         try:
-            with ParquetFile(file.path, self._keys, filesystem=file.filesystem,
-                             require_encryption=self._checks) as parquet_file:
+            with OpenFile(file.path, self._keys, filesystem=file.filesystem,
+                          require_encryption=self._checks) as parquet_file:
                 return self._work(parquet_file)
         except NO_FAULT_OF_A_FILE:
             raise
@@ -101,7 +98,7 @@ class Results:
 
 def progress_of_many(label: str) -> AbstractContextManager[Advance]:
     """A progress bar for many files, unless their results are shown on the same screen."""
-    return progress(label, hidden=sys.stdout.isatty())
+    return progress(label, hidden=is_terminal(sys.stdout))
 
 
 class JsonFiles:

@@ -59,7 +59,7 @@ def check(ctx: click.Context, policy_file: str, path: str, is_schema: bool, at: 
     """Say whether PATH meets POLICY.
 
     PATH is a Parquet file, a folder of them, or a schema: a file in one of Arrow's IPC formats, or
-    with --schema a Parquet file. Of files, the footers are read, and nothing else. A schema is
+    with --schema a Parquet file. Only the footers of files are read. A schema is
     checked for whether POLICY alone can encrypt a file with it.
 
     Exit code 0: everything meets the policy; 1: something does not; 4: not everything was checked,
@@ -153,8 +153,8 @@ def _schema_of(path: str, kms: KmsClient | None) -> tuple[list[LeafColumn], str 
         from secure_bloom.arrow.schema import parquet_leaves
         from secure_bloom.storage.files import resolve
         return parquet_leaves(_arrow_schema(path)), resolve(path)[1]
-    from secure_bloom import ParquetFile
-    with ParquetFile(path, kms) as file:
+    from secure_bloom.reading.open_file import OpenFile
+    with OpenFile(path, kms) as file:
         return file.columns, file.path
 
 
@@ -191,7 +191,7 @@ def _column(rules: Policy, leaf: LeafColumn, column: ColumnPolicy) -> dict[str, 
 
 
 def _render_explanation(result: dict[str, Any]) -> str:
-    from secure_bloom.cli.report import render_table
+    from secure_bloom.cli.tables import render_table
     rows = [[column["column"], "yes" if column["encrypted"] else "no",
              column["key"] or ("any" if column["encrypted"] else ""), _filter(column),
              " and ".join(dict.fromkeys(filter(None, (column["rule"], column["filter_rule"]))))]
@@ -212,7 +212,7 @@ def _filter(column: dict[str, Any]) -> str:
 
 
 def _render_files(files: list[FileCompliance]) -> str:
-    from secure_bloom.cli.report import by_message
+    from secure_bloom.cli.tables import by_message
     from secure_bloom.display import count, shown
     bad = sum(bool(file.violations) for file in files)
     unknown = sum(bool(file.not_checked) and not file.violations for file in files)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from secure_bloom.auditing.result import (
     AuditResult,
     totals_row,
 )
+from secure_bloom.cli.tables import SHOWN, and_more, by_message, list_files, render_table
 from secure_bloom.display import count, names, shown
 from secure_bloom.errors import (
     NO_KEY,
@@ -32,20 +33,16 @@ from secure_bloom.keys.operations.rotation import RotationResult
 from secure_bloom.maintain.folders import MaintainResult
 from secure_bloom.parquet.bloom_filter import BloomFilterInfo, Disjoint, read_filter
 from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.reader import ParquetFile
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.verify.findings import FilterCheck, VerifyResult
 
 if TYPE_CHECKING:
     from secure_bloom.erasing.result import EraseResult
     from secure_bloom.parquet.footer import Footer
 
-_SHOWN_FINDINGS = 20
-_SHOWN_FILES = 20
-_NAMED = 3  # files listed with the same message
-_MAX_CELL = 200  # characters
 
 
-def inspect_file(file: ParquetFile) -> dict[str, Any]:
+def inspect_file(file: OpenFile) -> dict[str, Any]:
     """The encryption of a file, and the encryption and filters of each column."""
     footer, filters = file.footer, _filters_by_column(file)
     hidden = {column: "access denied" if isinstance(error, KeyAccessError) else "no key"
@@ -62,7 +59,7 @@ def inspect_file(file: ParquetFile) -> dict[str, Any]:
     }
 
 
-def _filters_by_column(file: ParquetFile) -> dict[int, list[BloomFilterInfo]]:
+def _filters_by_column(file: OpenFile) -> dict[int, list[BloomFilterInfo]]:
     """Group filters by column ordinal, because several columns may have the same path."""
     filters: dict[int, list[BloomFilterInfo]] = defaultdict(list)
     infos = deque(file.bloom_filters)
@@ -98,7 +95,7 @@ def _key_name(key_metadata: bytes | None) -> str | None:
         return None
 
 
-def _column(file: ParquetFile, column: LeafColumn, filters: list[BloomFilterInfo],
+def _column(file: OpenFile, column: LeafColumn, filters: list[BloomFilterInfo],
             hidden: str | None, disjoint: Disjoint) -> dict[str, Any]:
     first = file.footer.row_groups[0][column.ordinal] if file.footer.row_groups else None
     sizes = [info.num_bytes for info in filters if info.num_bytes is not None]
@@ -115,7 +112,7 @@ def _column(file: ParquetFile, column: LeafColumn, filters: list[BloomFilterInfo
     }
 
 
-def _expected_fpp(file: ParquetFile, column: LeafColumn, filters: list[BloomFilterInfo],
+def _expected_fpp(file: OpenFile, column: LeafColumn, filters: list[BloomFilterInfo],
                   disjoint: Disjoint) -> float | None:
     """The mean expected rate over the filters that can be read."""
     values = []
@@ -149,6 +146,21 @@ def render_inspection(result: dict[str, Any]) -> str:
         ["column", "type", "encryption", "Bloom filters", "bytes", "false positives"], rows)])
 
 
+def inspection_line(result: dict[str, Any]) -> str:
+    """The result of :func:`inspect_file` as one line, for many files."""
+    columns = result["columns"]
+    encrypted = [f"{column['column']} ({column['key']})" if column["key"] else column["column"]
+                 for column in columns if column["encryption"] is not None]
+    others = [column["column"] for column in columns if column["encryption"] is None]
+    protection = f"encrypted: {names(encrypted)}; open: {names(others) or 'none'}" if encrypted \
+        else "all columns open"
+    filters = sum(column["filters"] or 0 for column in columns)
+    unknown = ", others unknown: no key" if any(column["hidden"] for column in columns) else ""
+    return (f"{result['file']}: {count(result['rows'], 'row')} in "
+            f"{count(result['row_groups'], 'row group')}; {protection}; "
+            f"{count(filters, 'Bloom filter')}{unknown}")
+
+
 def _protection(column: dict[str, Any]) -> str:
     if column["encryption"] is None:
         return "plain"
@@ -164,7 +176,7 @@ def _filter_cells(column: dict[str, Any]) -> list[str]:
             "?" if fpp is None else _rate([fpp])]
 
 
-def probe_file(file: ParquetFile, column: str, value: pa.Scalar) -> dict[str, Any]:
+def probe_file(file: OpenFile, column: str, value: pa.Scalar) -> dict[str, Any]:
     """The places where a value may be. The result does not include the value itself."""
     answers = file.might_contain(column, value)[:, 0]
     with_filter = {info.row_group for info in file.bloom_filters if info.column == column}
@@ -178,7 +190,7 @@ def probe_file(file: ParquetFile, column: str, value: pa.Scalar) -> dict[str, An
     }
 
 
-def probe_without_column(file: ParquetFile, column: str) -> dict[str, Any]:
+def probe_without_column(file: OpenFile, column: str) -> dict[str, Any]:
     """The same for a file without this column, among files that have it."""
     return {"file": file.name, "column": column, "has_column": False, "may_contain": False,
             "row_groups": []}
@@ -213,12 +225,10 @@ def render_verification(result: VerifyResult) -> str:
                                     "promised", "not checked"], rows), ""]
     elif not result.findings:
         lines.append("  no Bloom filters")
-    errors = sum(finding.severity == "error" for finding in result.findings)
-    lines.append(f"  {count(errors, 'error')}, {count(len(result.findings) - errors, 'warning')}")
-    lines += [f"  {finding.text}" for finding in result.findings[:_SHOWN_FINDINGS]]
-    if len(result.findings) > _SHOWN_FINDINGS:
-        lines.append(f"  ... and {len(result.findings) - _SHOWN_FINDINGS} more: see --json")
-    return "\n".join(lines)
+    lines.append(f"  {count(result.errors, 'error')}, {count(result.warnings, 'warning')}")
+    found = [*(finding.text for finding in result.findings[:SHOWN]),
+             *and_more(len(result.findings) - SHOWN, "findings: see --json")]
+    return "\n".join([*lines, *(f"  {line}" for line in found)])
 
 
 def _verified_row(column: str, checks: list[FilterCheck]) -> list[str]:
@@ -236,15 +246,6 @@ def _verified_row(column: str, checks: list[FilterCheck]) -> list[str]:
 
 def _rate(rates: list[float]) -> str:
     return "" if not rates else f"{max(rates):.2%}" if max(rates) >= 0.0001 else "< 0.01%"
-
-
-def render_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Render left-aligned columns under a ruled header."""
-    rows = [[shown(str(cell), _MAX_CELL) for cell in row] for row in rows]
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-             for row in [header, ["─" * width for width in widths], *rows]]
-    return "\n".join(f"  {line.rstrip()}" for line in lines)
 
 
 # --- master keys ---------------------------------------------------------------------------------
@@ -286,36 +287,14 @@ def render_changes(result: MaintainResult) -> str:
              f"{len(result.failed)} failed"]
     if result.changed:
         rows = [[change.file, names(change.columns, 8), str(change.built), str(change.removed),
-                 "" if change.bytes is None else f"{change.bytes:,}"]
-                for change in result.changed[:_SHOWN_FILES]]
-        lines.append(render_table(["file", "columns", "built", "removed", "bytes"], rows))
-    if len(result.changed) > _SHOWN_FILES:
-        lines.append(f"  ... and {len(result.changed) - _SHOWN_FILES} more: see --json")
+                 f"{change.indexed:,}", "" if change.bytes is None else f"{change.bytes:,}"]
+                for change in result.changed[:SHOWN]]
+        lines.append(render_table(["file", "columns", "built", "removed", "indexed", "bytes"],
+                                  rows))
+        lines += and_more(len(result.changed) - SHOWN, "files: see --json")
     lines += by_message((change.file, note) for change in result.changed for note in change.notes)
     lines += by_message(result.failed.items())
     return "\n".join(lines)
-
-
-def by_message(messages: Iterable[tuple[str, str]]) -> list[str]:
-    """Group (file, message) pairs into one line per message, with its first files."""
-    files: dict[str, list[str]] = defaultdict(list)
-    for file, message in messages:
-        files[message].append(file)
-    lines = [f"{_files(with_it)}: {message}"
-             for message, with_it in islice(files.items(), _SHOWN_FILES)]
-    return lines + _and_more(len(files) - _SHOWN_FILES, "such messages: see --json")
-
-
-def _files(files: list[str]) -> str:
-    if len(files) == 1:
-        return files[0]
-    more = len(files) - _NAMED
-    return f"{count(len(files), 'file')} ({', '.join(files[:_NAMED])}" \
-        + (f" and {count(more, 'more file')}: see --json)" if more > 0 else ")")
-
-
-def _and_more(number: int, what: str) -> list[str]:
-    return [f"... and {number:,} more{what and ' '}{what}"] if number > 0 else []
 
 
 def render_erasure(result: EraseResult) -> str:
@@ -325,9 +304,9 @@ def render_erasure(result: EraseResult) -> str:
              f"{count(len(result.files), 'file')} of {result.num_files:,}"]
     if result.files:
         rows = [[one.file, f"{one.rows_before:,}", f"{one.rows_removed:,}"]
-                for one in result.files[:_SHOWN_FILES]]
+                for one in result.files[:SHOWN]]
         lines.append(render_table(["file", "rows", "erased"], rows))
-        lines += _and_more(len(result.files) - _SHOWN_FILES, "files in --json or --report")
+        lines += and_more(len(result.files) - SHOWN, "files in --json or --report")
     missing = sum(not one.found for one in result.values)
     if missing:
         lines.append(f"not found: {missing:,} of {count(len(result.values), 'value')}")
@@ -338,7 +317,7 @@ def render_erasure(result: EraseResult) -> str:
     if (absence := result.absence) is not None:
         by = ", ".join(f"{name.replace('_', ' ')} {number:,}"
                        for name, number in vars(absence.files).items() if number)
-        lines.append(f"verified absent, files by: {by or 'none'}" if result.is_complete else
+        lines.append(f"verified absent, files by: {by or 'none'}" if result.ok else
                      f"written meanwhile with these values: {absence.found}. Run it again")
     if result.indexes:
         lines.append(f"indexes brought up to date: {names(result.indexes)}")
@@ -353,14 +332,14 @@ def render_audit(result: AuditResult) -> str:
     more = "in --json or --html"
     lines, totals = [result.summary], result.totals()
     if len(result.files) > 1 and totals:
-        lines.append(render_table(TOTALS_HEADER, map(totals_row, totals[:_SHOWN_FILES])))
-        lines += _and_more(len(totals) - _SHOWN_FILES, f"columns {more}")
+        lines.append(render_table(TOTALS_HEADER, map(totals_row, totals[:SHOWN])))
+        lines += and_more(len(totals) - SHOWN, f"columns {more}")
     rows = _audit_rows(result)
-    if shown_rows := list(islice(rows, _SHOWN_FILES)):
+    if shown_rows := list(islice(rows, SHOWN)):
         lines.append(render_table(["file", "column", "state", "filters", "bytes", "bits set",
                                    "false positives"], shown_rows))
-    lines += _and_more(sum(1 for _ in rows), f"columns of files {more}")
-    lines += _audit_findings(result.findings)
+    lines += and_more(sum(1 for _ in rows), f"columns of files {more}")
+    lines += render_audit_findings(result.findings)
     for state, is_parquet in (("checked in", True), ("audited:", False)):
         unchecked = ((file.file, what) for file in result.files for what in file.not_checked
                      if (file.encryption != NOT_PARQUET) is is_parquet)
@@ -379,19 +358,19 @@ def _audit_rows(result: AuditResult) -> Iterator[list[str]]:
                        "" if column.fpp is None else _rate([column.fpp])]
 
 
-def _audit_findings(findings: list[AuditFinding]) -> list[str]:
+def render_audit_findings(findings: list[AuditFinding]) -> list[str]:
     """Group findings that are the same for several files, with the evidence of the first."""
     groups: dict[tuple[Any, ...], list[AuditFinding]] = defaultdict(list)
     for finding in findings:
         groups[finding.kind, finding.column, finding.message, finding.remedy].append(finding)
-    said = list(islice(groups.values(), _SHOWN_FINDINGS))
+    said = list(islice(groups.values(), SHOWN))
     return [*map(_audit_finding, said),
-            *_and_more(len(findings) - sum(map(len, said)), "findings: see --json or --html")]
+            *and_more(len(findings) - sum(map(len, said)), "findings: see --json or --html")]
 
 
 def _audit_finding(group: list[AuditFinding]) -> str:
     finding = group[0]
-    where = _files([finding.file for finding in group]) \
+    where = list_files([finding.file for finding in group]) \
         + (f", column {shown(finding.column)}" if finding.column else "")
     groups = f" (row groups {', '.join(map(str, finding.row_groups[:8]))}" \
              f"{', ...' if len(finding.row_groups) > 8 else ''})" \

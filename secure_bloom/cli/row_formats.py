@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from secure_bloom.arrow.leaves import with_leaf_types
 from secure_bloom.arrow.views import without_views
-from secure_bloom.cli.report import render_table
+from secure_bloom.cli.tables import render_table
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.sbbf.arrow_types import is_bytes, is_text
 
@@ -107,9 +107,11 @@ def _csv_parts(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator
 
 
 def _write_parquet(batches: Iterator[pa.RecordBatch], schema: pa.Schema, sink: Sink) -> None:
+    from secure_bloom.arrow.row_groups import DEFAULT_ROW_GROUP_ROWS
     from secure_bloom.cli.convert import row_groups
-    from secure_bloom.writer import DEFAULT_ROW_GROUP_ROWS, ParquetWriter
-    with ParquetWriter(sink, schema) as writer:
+    from secure_bloom.policy import NO_POLICY
+    from secure_bloom.writer import ParquetWriter
+    with ParquetWriter(sink, schema, policy=NO_POLICY) as writer:
         for table in row_groups(batches, schema, DEFAULT_ROW_GROUP_ROWS):
             writer.write_table(table)
 

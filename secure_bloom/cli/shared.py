@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 import click
 from click.core import ParameterSource
 
+from secure_bloom.display import is_terminal
 from secure_bloom.errors import (
+    ArgumentError,
     AuthenticationError,
     ColumnError,
     KernelChoiceError,
@@ -28,14 +30,15 @@ from secure_bloom.errors import (
 )
 
 if TYPE_CHECKING:
-    from secure_bloom.encryption_requirement import RequireEncryption
     from secure_bloom.keys.keyring import Keyring
     from secure_bloom.keys.kms import KmsClient
+    from secure_bloom.policy.requirement import Requirement
 
 Command: TypeAlias = Callable[..., Any]  # a function, before click turns it into a command
 OpenKms: TypeAlias = "Callable[[], KmsClient | None]"
 
-BAD, USAGE, UNREADABLE, KEY, TAMPERED, UNUSED_RULES, FAULT, ABORTED = 1, 2, 3, 4, 5, 6, 70, 130
+BAD, USAGE, UNREADABLE, KEY, TAMPERED, UNUSED_RULES, FAULT = 1, 2, 3, 4, 5, 6, 70
+ABORTED, PIPE = 130, 141  # as of a shell
 _STEPS = 1000  # of a progress bar
 
 
@@ -51,8 +54,39 @@ class Commands(click.Group):
             click.echo("secure-bloom: aborted", err=True)
             ctx.exit(ABORTED)
         except Exception as error:
-            echo(f"secure-bloom: error: {error or type(error).__name__}", err=True)
-            ctx.exit(exit_code(error))
+            ctx.exit(_shown(error))
+
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
+        """Parse the command line; ``--help`` and ``--version`` print here."""
+        try:
+            return super().make_context(*args, **options)
+        except OSError as error:
+            raise click.exceptions.Exit(_shown(error)) from None
+
+
+def _shown(error: Exception) -> int:
+    """Print an error, unless only the output has no reader any more, and return the exit code."""
+    if isinstance(error, BrokenPipeError) and _has_no_reader(sys.stdout):
+        _discard_output()
+        return PIPE
+    echo(f"secure-bloom: error: {error or type(error).__name__}", err=True)
+    return exit_code(error)
+
+
+def _has_no_reader(output: TextIO) -> bool:
+    """Whether what reads the output has ended, as of '| head'. Other pipes break, too."""
+    import select  # which only this case needs
+    try:
+        poll = select.poll()
+        poll.register(output.fileno(), 0)
+    except (AttributeError, OSError, ValueError):  # on Windows; not a file
+        return False
+    return any(events & select.POLLERR for _, events in poll.poll(0))
+
+
+def _discard_output() -> None:
+    """Let the interpreter flush its output at the end without an error."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
@@ -67,7 +101,8 @@ def exit_code(error: Exception) -> int:
         return TAMPERED
     if isinstance(error, KeyRetrievalError):
         return KEY
-    if isinstance(error, ColumnError | PolicyError | MissingExtraError | KernelChoiceError):
+    if isinstance(error, ColumnError | PolicyError | ArgumentError | MissingExtraError
+                  | KernelChoiceError):
         return USAGE
     if isinstance(error, SecureBloomError | OSError):
         return UNREADABLE
@@ -85,7 +120,7 @@ def check_exit_code(ok: bool, missing_keys: bool, complete: bool) -> int:
 
 
 def kms_options(command: Command) -> Command:
-    """Add ``--keyring`` and ``--kms``; the command receives ``kms``, a client or None.
+    """Add ``--keys``; the command receives ``kms``, a client or None.
 
     Without these options, the environment determines the client.
     """
@@ -102,27 +137,32 @@ def kms_options_opened_later(command: Command) -> Command:
     So the command can report why the KMS cannot be opened.
     """
     @functools.wraps(command)
-    def with_opener(*args: Any, keyring: str | None, kms: str | None, **options: Any) -> Any:
-        return command(*args, kms=functools.partial(_client, keyring, kms), **options)
+    def with_opener(*args: Any, keys: str | None, **options: Any) -> Any:
+        return command(*args, kms=functools.partial(_client, keys), **options)
 
-    kms = click.option("--kms", metavar="URI", help="KMS with the master keys, such as "
-                       "awskms:?region=eu-west-1 or vault:https://host:8200/transit. "
-                       "Default: SECURE_BLOOM_KMS.")
-    keyring = click.option("--keyring", type=click.Path(dir_okay=False), metavar="FILE",
-                           help="Keyring with the master keys. Default: SECURE_BLOOM_KEYRING.")
-    return keyring(kms(with_opener))
+    option = click.option(
+        "--keys", "--keyring", "keys", metavar="KEYS",
+        help="The keyring, or the URI of the KMS, with the master keys: keyring.json, "
+             "awskms:?region=eu-west-1, vault:https://host:8200/transit. Default: "
+             "SECURE_BLOOM_KEYRING or SECURE_BLOOM_KMS.")
+    old = click.option("--kms", hidden=True, expose_value=False, callback=_refuse_kms)
+    return option(old(with_opener))
 
 
-def _client(keyring: str | None, uri: str | None) -> KmsClient | None:
-    if keyring is not None and uri is not None:
-        raise click.UsageError("specify either --keyring or --kms, not both")
-    if uri is not None:
+def _refuse_kms(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        raise click.UsageError("option --kms is called --keys now")
+
+
+def _client(keys: str | None) -> KmsClient | None:
+    from secure_bloom.keys.uri import has_scheme
+    if keys is None:
+        from secure_bloom.keys.environment import environment_kms
+        return environment_kms(_asked_once())
+    if has_scheme(keys):
         from secure_bloom.keys import open_kms
-        return open_kms(uri)
-    if keyring is not None:
-        return open_keyring(keyring)
-    from secure_bloom.keys.environment import environment_kms
-    return environment_kms(_asked_once())
+        return open_kms(keys)
+    return open_keyring(keys)
 
 
 def _asked_once() -> Callable[[str], str]:
@@ -144,46 +184,55 @@ def open_keyring(path: str) -> Keyring:
 
 def requirement_option(command: Command) -> Command:
     """Add ``--require-encryption``; the command receives the parsed requirement, or None."""
-    @functools.wraps(command)
-    def with_requirement(*args: Any, require_encryption: str | None, **options: Any) -> Any:
-        required = None if require_encryption is None else _required(require_encryption)
-        return command(*args, require_encryption=required, **options)
-
     return click.option(
-        "--require-encryption", metavar="WHAT",
+        "--require-encryption", metavar="WHAT", callback=_required,
         help='Reject files that are not encrypted as required: "true" (everything), "ssn, address" '
-             '(these columns), or "pii: ssn, name; key2: c" (under these master keys).')(
-                 with_requirement)
+             '(these columns), or "pii: ssn, name; key2: c" (under these master keys).')(command)
 
 
-def policy_option(what: str) -> Callable[[Command], Command]:
-    """Return a decorator that adds ``--policy``; the command receives a path, or None."""
-    return click.option("--policy", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
-                        help=f"Policy (TOML). {what}")
+class _FileOrUri(click.Path):
+    def convert(self, value: Any, param: click.Parameter | None,
+                ctx: click.Context | None) -> Any:
+        from secure_bloom.storage.locations import is_uri
+        if ctx is not None and param is not None and param.name is not None \
+                and ctx.get_parameter_source(param.name) is ParameterSource.ENVIRONMENT:
+            value = os.path.expanduser(value)  # as the library does; on a command line, shells do
+        return value if is_uri(value) else super().convert(value, param, ctx)
+
+
+def policy_option(what: str, *, has_default: bool = True) -> Callable[[Command], Command]:
+    """Return a decorator that adds ``--policy``; the command receives a path or URI, or None.
+
+    With ``has_default``, the environment may name the policy.
+    """
+    default = " Default: SECURE_BLOOM_POLICY." if has_default else ""
+    return click.option("--policy", type=_FileOrUri(exists=True, dir_okay=False), metavar="FILE",
+                        envvar="SECURE_BLOOM_POLICY" if has_default else None,
+                        help=f"Policy (TOML), or its URI. {what}{default}")
+
+
+reading_policy_option = policy_option("Refuse files that do not meet it.")
 
 
 def reading_options(command: Command) -> Command:
-    """Add ``--require-encryption`` and ``--policy``; the command receives the requirement."""
+    """Add ``--require-encryption`` and ``--policy``; the command receives one requirement."""
     @functools.wraps(command)
-    def with_requirement(*args: Any, policy: str | None, require_encryption: RequireEncryption,
+    def with_requirement(*args: Any, policy: str | None, require_encryption: Requirement | None,
                          **options: Any) -> Any:
-        if policy is not None and require_encryption is not None:
-            raise click.UsageError("specify either --require-encryption or --policy, not both")
-        if policy is not None:
-            from secure_bloom.policy import Policy
-            require_encryption = Policy.read(policy)
-        return command(*args, require_encryption=require_encryption, **options)
+        from secure_bloom.policy.requirement import encryption_requirement
+        return command(*args, require_encryption=encryption_requirement(
+            require_encryption, policy), **options)
 
-    return requirement_option(
-        policy_option("Refuse files that do not meet it.")(with_requirement))
+    return requirement_option(reading_policy_option(with_requirement))
 
 
-def _required(text: str) -> RequireEncryption:
-    from secure_bloom.encryption_requirement import encryption_requirement, parse_required
+def _required(ctx: click.Context, parameter: click.Parameter,
+              text: str | None) -> Requirement | None:
+    from secure_bloom.policy.requirement import encryption_requirement, parse_required
     try:
-        return encryption_requirement(parse_required(text))
+        return None if text is None else encryption_requirement(parse_required(text))
     except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--require-encryption") from None
+        raise click.BadParameter(str(error)) from None
 
 
 def index_option(command: Command) -> Command:
@@ -220,7 +269,7 @@ def change_files(ctx: click.Context, label: str, operation: Callable[..., Any],
             show(error.result)
         raise
     show(result)
-    ctx.exit(UNREADABLE if result.failed else 0)
+    ctx.exit(0 if result.ok else UNREADABLE)
 
 
 def check_not_given(ctx: click.Context, options: Iterable[str], without: str) -> None:
@@ -248,7 +297,7 @@ def ask_passphrase(keyring: str, *, new: bool = False) -> str:
                            "to Keyring.create or set_passphrase", file=keyring)
     if not sys.stdin.isatty():
         raise KeyringError("it needs a passphrase, and there is no terminal to ask for it; "
-                           "commands that have option --kms can read it from a file: "
+                           "commands that have option --keys can read it from a file: "
                            "'keyring:FILE?passphrase-file=FILE'", file=keyring)
     return click.prompt(f"{'New passphrase' if new else 'Passphrase'} of {keyring}",
                         hide_input=True, confirmation_prompt=new, err=True)
@@ -304,7 +353,7 @@ def print_json(result: dict[str, Any]) -> None:
 def progress(label: str, *, hidden: bool = False) -> Iterator[Callable[[float], None]]:
     """A progress bar on standard error, if that is a terminal; yields ``advance(fraction)``."""
     with click.progressbar(length=_STEPS, label=label, file=sys.stderr,
-                           hidden=hidden or not sys.stderr.isatty()) as bar:
+                           hidden=hidden or not is_terminal(sys.stderr)) as bar:
         yield lambda fraction: bar.update(max(0, round(fraction * _STEPS) - bar.pos))
 
 

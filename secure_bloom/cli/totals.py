@@ -1,108 +1,75 @@
-"""Totals of the commands that show several files: attributes are those of their JSON."""
+"""Totals of the commands that show several files."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from secure_bloom.display import count
 from secure_bloom.verify.findings import VerifyResult
 
 
-@dataclass
-class _Totals:
-    """Totals of results of files, some of which are errors."""
+class Totals(Counter[str]):
+    """Sums of the numbers of files; their names are those of the JSON."""
 
-    files: int = 0
-    failed: int = 0
-
-    def add(self, result: dict[str, Any]) -> None:
-        """Add the result of a file, or its error."""
-        self.files += 1
-        if "error" in result:
-            self.failed += 1
-        else:
-            self._add(result)
-
-    def _add(self, result: dict[str, Any]) -> None:
-        raise NotImplementedError
+    def add(self, numbers: Mapping[str, int]) -> None:
+        """Add the numbers of a file."""
+        for name, number in numbers.items():
+            self[name] += number
 
 
-@dataclass
-class InspectionTotals(_Totals):
-    """Totals of :func:`secure_bloom.cli.report.inspect_file`.
+def inspected(result: dict[str, Any]) -> dict[str, int]:
+    """The numbers of :func:`secure_bloom.cli.report.inspect_file`, or of an error.
 
-    ``hidden`` counts the columns of files whose filters, if any, are hidden by a missing key.
+    ``hidden`` counts the columns whose filters, if any, are hidden by a missing key.
     """
-
-    encrypted: int = 0
-    rows: int = 0
-    row_groups: int = 0
-    filters: int = 0
-    filter_bytes: int = 0
-    hidden: int = 0
-
-    def _add(self, result: dict[str, Any]) -> None:
-        self.encrypted += result["encryption"] is not None
-        self.rows += result["rows"]
-        self.row_groups += result["row_groups"]
-        self.filters += sum(column["filters"] or 0 for column in result["columns"])
-        self.filter_bytes += sum(column["filter_bytes"] or 0 for column in result["columns"])
-        self.hidden += sum(column["filters"] is None for column in result["columns"])
-
-    def __str__(self) -> str:
-        unknown = f", those of {count(self.hidden, 'column')} unknown" if self.hidden else ""
-        return (f"{count(self.files, 'file')}, {self.encrypted:,} encrypted, "
-                f"{self.failed:,} failed: {count(self.rows, 'row')} in "
-                f"{count(self.row_groups, 'row group')}, {count(self.filters, 'Bloom filter')} of "
-                f"{count(self.filter_bytes, 'byte')}{unknown}")
+    columns = result.get("columns", ())
+    return {"files": 1, "failed": "error" in result,
+            "encrypted": result.get("encryption") is not None, "rows": result.get("rows", 0),
+            "row_groups": result.get("row_groups", 0),
+            "filters": sum(column["filters"] or 0 for column in columns),
+            "filter_bytes": sum(column["filter_bytes"] or 0 for column in columns),
+            "hidden": sum(column["filters"] is None for column in columns)}
 
 
-@dataclass
-class ProbeTotals(_Totals):
-    """Totals of :func:`secure_bloom.cli.report.probe_file`; ``may_contain`` counts files."""
-
-    without_column: int = 0
-    may_contain: int = 0
-    row_groups: int = 0
-    row_groups_may_contain: int = 0
-
-    def _add(self, result: dict[str, Any]) -> None:
-        self.without_column += not result["has_column"]
-        self.may_contain += result["may_contain"]
-        self.row_groups += len(result["row_groups"])
-        self.row_groups_may_contain += sum(
-            group["may_contain"] for group in result["row_groups"])
-
-    def __str__(self) -> str:
-        where = f"may be in {self.row_groups_may_contain:,} of " \
-                f"{count(self.row_groups, 'row group')}, in {self.may_contain:,} of " \
-                f"{count(self.files, 'file')}"
-        return f"{where} ({self.without_column:,} without the column, {self.failed:,} failed)"
+def inspection_text(totals: Totals) -> str:
+    """The totals of an inspection, for people."""
+    hidden = totals["hidden"]
+    unknown = f", those of {count(hidden, 'column')} unknown" if hidden else ""
+    return (f"{count(totals['files'], 'file')}, {totals['encrypted']:,} encrypted, "
+            f"{totals['failed']:,} failed: {count(totals['rows'], 'row')} in "
+            f"{count(totals['row_groups'], 'row group')}, "
+            f"{count(totals['filters'], 'Bloom filter')} of "
+            f"{count(totals['filter_bytes'], 'byte')}{unknown}")
 
 
-@dataclass
-class VerificationTotals:
-    """Totals of :func:`secure_bloom.verify_file`; ``ok`` counts files without errors."""
+def probed(result: dict[str, Any]) -> dict[str, int]:
+    """The numbers of :func:`secure_bloom.cli.report.probe_file`, or of an error."""
+    groups = result.get("row_groups", ())
+    return {"files": 1, "failed": "error" in result,
+            "without_column": not result.get("has_column", True),
+            "may_contain": result.get("may_contain", False), "row_groups": len(groups),
+            "row_groups_may_contain": sum(group["may_contain"] for group in groups)}
 
-    files: int = 0
-    ok: int = 0
-    not_checked: int = 0
-    filters: int = 0
-    errors: int = 0
-    warnings: int = 0
 
-    def add(self, result: VerifyResult) -> None:
-        """Add the result of a file."""
-        errors = sum(finding.severity == "error" for finding in result.findings)
-        self.files += 1
-        self.ok += result.ok and result.not_checked is None
-        self.not_checked += result.not_checked is not None
-        self.filters += len(result.filters)
-        self.errors += errors
-        self.warnings += len(result.findings) - errors
+def probe_text(totals: Totals) -> str:
+    """The totals of a probe, for people."""
+    return (f"may be in {totals['row_groups_may_contain']:,} of "
+            f"{count(totals['row_groups'], 'row group')}, in {totals['may_contain']:,} of "
+            f"{count(totals['files'], 'file')} ({totals['without_column']:,} without the column, "
+            f"{totals['failed']:,} failed)")
 
-    def __str__(self) -> str:
-        return (f"{count(self.files, 'file')}, {self.ok:,} without errors, {self.not_checked:,} "
-                f"not checked: {count(self.filters, 'Bloom filter')}, "
-                f"{count(self.errors, 'error')}, {count(self.warnings, 'warning')}")
+
+def verified(result: VerifyResult) -> dict[str, int]:
+    """The numbers of :func:`secure_bloom.verify_file`; ``ok`` counts files without errors."""
+    return {"files": 1, "ok": result.ok and result.not_checked is None,
+            "not_checked": result.not_checked is not None, "filters": len(result.filters),
+            "errors": result.errors, "warnings": result.warnings}
+
+
+def verification_text(totals: Totals) -> str:
+    """The totals of a verification, for people."""
+    return (f"{count(totals['files'], 'file')}, {totals['ok']:,} without errors, "
+            f"{totals['not_checked']:,} not checked: {count(totals['filters'], 'Bloom filter')}, "
+            f"{count(totals['errors'], 'error')}, {count(totals['warnings'], 'warning')}")

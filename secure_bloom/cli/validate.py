@@ -37,7 +37,7 @@ def validate(ctx: click.Context, folder: Path | None, layers: tuple[str, ...], a
              as_json: bool) -> None:
     """Run the test vectors of DIR, and report where a result is not the expected one.
 
-    Without DIR: the folder vectors/ here, that of the sources that secure_bloom runs from, or the
+    Without DIR: the folder vectors/ here or in the sources that secure_bloom runs from, or the
     installed package parquet-bloom-vectors.
 
     Exit code 0: all cases pass or are skipped; 1: some fail; 2 and up: errors.
@@ -99,5 +99,5 @@ def _vectors_folder() -> Path:
     for place in places:
         if (place / "files").is_dir():
             return place
-    raise click.UsageError("there are no test vectors here: install parquet-bloom-vectors, or "
-                           "specify DIR, the folder vectors/ of the secure_bloom sources")
+    raise click.UsageError("there are no test vectors here: pip install the folder vectors/ of the "
+                           "secure_bloom sources, or specify it as DIR")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from xml.etree import ElementTree
 
-from secure_bloom.cli.report import render_table
+from secure_bloom.cli.tables import render_table
 from secure_bloom.validator.cases import LAYERS
 from secure_bloom.validator.run import FAILED, PASSED, RESULTS, CaseResult
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +18,8 @@ from secure_bloom.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    from secure_bloom.encryption_requirement import RequireEncryption
     from secure_bloom.keys.kms import KmsClient
+    from secure_bloom.policy.requirement import Requirement
 
 
 @click.command()
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_context
 def verify(ctx: click.Context, paths: tuple[str, ...], kms: KmsClient | None,
-           require_encryption: RequireEncryption, columns: tuple[str, ...], as_json: bool) -> None:
+           require_encryption: Requirement | None, columns: tuple[str, ...], as_json: bool) -> None:
     """Check Bloom filters against the data of their Parquet files.
 
     PATH is a file, a folder, a glob pattern, or a URI of one.
@@ -48,13 +47,14 @@ def verify(ctx: click.Context, paths: tuple[str, ...], kms: KmsClient | None,
     from secure_bloom import verify_file
     from secure_bloom.cli import report
     from secure_bloom.cli.many_files import JsonFiles, files_of, progress_of_many
-    from secure_bloom.cli.totals import VerificationTotals
+    from secure_bloom.cli.tables import by_message
+    from secure_bloom.cli.totals import Totals, verification_text, verified
     from secure_bloom.errors import ColumnError
     from secure_bloom.maintain.mistakes import Mistakes
     from secure_bloom.verify.findings import VerifyResult
     found = files_of(paths)
     mistakes, without, unread = Mistakes(), {}, 0
-    printer, totals, missing_keys = JsonFiles(), VerificationTotals(), False
+    printer, totals, missing_keys, ok = JsonFiles(), Totals(), False, True
     bar = progress(f"verifying {Path(paths[0]).name}") if found.is_single \
         else progress_of_many("verifying")
     with bar as advance:
@@ -76,23 +76,23 @@ def verify(ctx: click.Context, paths: tuple[str, ...], kms: KmsClient | None,
             is_unread = file not in without and (
                 (not result.filters and not result.ok) or result.not_checked is not None)
             unread += is_unread
-            totals.add(result)
+            totals.add(verified(result))
             missing_keys |= result.missing_keys
+            ok &= result.ok
             if as_json and not found.is_single:
                 printer.add(result.to_dict(), hold=is_unread or file in without)
             elif not as_json and file not in without:
                 echo(report.render_verification(result))
-    if len(without) + unread == totals.files and (mistake := mistakes.error(unread)):
+    if len(without) + unread == totals["files"] and (mistake := mistakes.error(unread)):
         mistake.file = paths[0] if found.is_single else None
         raise mistake
-    ok = totals.errors == 0
     if as_json and found.is_single:
         print_json({"ok": ok, "files": [result.to_dict()]})
     elif as_json:
-        printer.finish({"ok": ok, "totals": asdict(totals)})
+        printer.finish({"ok": ok, "totals": totals})
     else:
-        for line in report.by_message(without.items()):
+        for line in by_message(without.items()):
             echo(line)
         if not found.is_single:
-            echo(str(totals))
-    ctx.exit(check_exit_code(ok, missing_keys, not totals.not_checked))
+            echo(verification_text(totals))
+    ctx.exit(check_exit_code(not totals["errors"], missing_keys, not totals["not_checked"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -9,25 +10,26 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
+from secure_bloom.arguments import unknown_argument
 from secure_bloom.arrow.leaves import without_dictionaries_in_lists
 from secure_bloom.arrow.masking import OnMissingKey, is_masking
 from secure_bloom.datasets.dataset_file import DatasetFile, OutdatedError
 from secure_bloom.datasets.fragment import Fragment
 from secure_bloom.datasets.index_use import index_use
+from secure_bloom.datasets.masking import nullable_schema
 from secure_bloom.datasets.opening import open_files
 from secure_bloom.datasets.refused_files import RefusedFiles
 from secure_bloom.datasets.report import ScanReport
 from secure_bloom.datasets.scanner import Columns, Scanner, View
 from secure_bloom.datasets.sources import DatasetSource, find_files
-from secure_bloom.display import count, shown
-from secure_bloom.encryption_requirement import (
-    RequireEncryption,
-    encryption_requirement,
-)
-from secure_bloom.keys.denials import keys_for_files
-from secure_bloom.keys.retrieval import Keys
+from secure_bloom.display import count, html, shown
+from secure_bloom.keys.retrieval import Keys, open_keys
+from secure_bloom.policy.environment import reading_requirement
+from secure_bloom.policy.policy import Policy
+from secure_bloom.policy.requirement import RequireEncryption
 from secure_bloom.pruning.expressions import RowGroupFilter
 from secure_bloom.pruning.predicates import Filters, condition_of
+from secure_bloom.storage.files import FilePath
 from secure_bloom.storage.versions import until_unchanged
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | None = None,
             filesystem: pa_fs.FileSystem | None = None, with_source: bool = False,
             all_files: bool = False, require_encryption: RequireEncryption = None,
+            policy: Policy | FilePath | None = None,
             on_missing_key: OnMissingKey = "error", index: IndexUse = "auto") -> Dataset:
     """Open Parquet files as one data set, which pyarrow, DuckDB, DataFusion and others can scan.
 
@@ -47,14 +50,14 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
     Parameters
     ----------
     source : path, list of paths, DeltaTable, or pyiceberg table or scan
-        A path is that of a file, a folder, a glob pattern (``**`` crosses folders), or a URI of
-        one. In a folder, files are skipped if any part of their path begins with ``_`` or ``.``,
-        or if a job has not committed them. ``name=value`` folders become columns. Of a table, the
-        files of its current version are read.
+        The path of a file, a folder, a glob pattern (``**`` crosses folders), or a URI of one. In a
+        folder, files are skipped if any part of their path begins with ``_`` or ``.``, or if a job
+        has not committed them. ``name=value`` folders become columns. From a table, the files of
+        its current version are read.
     keys : KmsClient, ExplicitKeys, path of a keyring, or URI of a KMS, optional
-        For encrypted files. Default: the KMS of the environment, see ``docs/keys.md``. Without
-        keys, or with ``secure_bloom.keys.NO_KEYS``, only plaintext parts can be read. Of a table
-        that Iceberg encrypts: the KMS that has its master key.
+        For encrypted files. Default: the KMS of the environment, see the page "Keys". Without keys,
+        or with ``secure_bloom.keys.NO_KEYS``, only plaintext parts can be read. For a table that
+        Iceberg encrypts: the KMS that has its master key.
     schema : pyarrow.Schema, optional
         Default: all columns of all files, each with a type that holds the values of all files.
         Columns that a file lacks are null. In lists and maps, values take the place of
@@ -66,16 +69,18 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
     all_files : bool
         Read the folder of a Delta Lake, Iceberg or Hudi table, or of a Spark streaming query, as
         plain files. These may hold rows that the table has deleted.
-    require_encryption : bool, list of str, mapping of str to str, or Policy, optional
+    require_encryption : bool, list of str, or mapping of str to str, optional
         What must be encrypted; as for :func:`read_table`.
+    policy : Policy, path or URI, optional
+        What must be encrypted according to a policy; with ``require_encryption``, both must hold.
     on_missing_key : {"error", "null"}
         What to do with columns whose key does not exist or is denied. "null": they are masked,
         which means that all values are null, in the files whose key is missing. Only the keys of
         the columns that a scan reads are requested. The schemas of results mark masked columns,
-        and a :class:`.MissingKeyWarning` names them. See ``docs/keys.md``.
+        and a :class:`.MissingKeyWarning` names them. See the page "Keys".
     index : {"auto", "off", "require"}
-        Whether to use the index of the files' table, see ``docs/table-index.md``. "auto": if
-        there is one, and its key is available. "require": an error if it cannot be used.
+        Whether to use the index of the files' table, see the page "The index of a table". "auto":
+        if there is one, and its key is available. "require": an error if it cannot be used.
 
     Returns
     -------
@@ -94,8 +99,8 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
     >>> people = secure_bloom.dataset("people/", "keyring.json")             # doctest: +SKIP
     >>> duckdb.sql("SELECT * FROM people WHERE ssn = '078-05-1120'")         # doctest: +SKIP
     """
-    keys = keys_for_files(keys, masks=is_masking(on_missing_key))
-    requirement = encryption_requirement(require_encryption)
+    keys = open_keys(keys, remember_denials=is_masking(on_missing_key))
+    requirement = reading_requirement(require_encryption, policy)
 
     def opened() -> Dataset:
         found = find_files(source, filesystem, all_files=all_files, keys=keys,
@@ -105,6 +110,8 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
         files, view = open_files(found, found.keys or keys, requirement, schema=schema,
                                  with_source=with_source, on_missing_key=on_missing_key,
                                  indexes=indexes)
+        if is_masking(on_missing_key):
+            view = view._replace(schema=nullable_schema(view.schema, files))
         return Dataset(found.name, files, view)
 
     return until_unchanged(opened, OutdatedError)  # files may be removed meanwhile
@@ -115,11 +122,11 @@ class Dataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no typ
 
     Every method of :class:`pyarrow.dataset.Dataset` that reads rows skips row groups by partition,
     statistics and Bloom filters. Filters are Expressions, or lists of predicates,
-    see ``docs/filters.md``.
+    see the page "Row filters".
     """
 
     def __init__(self, name: str, files: list[DatasetFile], view: View):
-        view = view.with_schema(without_dictionaries_in_lists(view.schema))
+        view = view._replace(schema=without_dictionaries_in_lists(view.schema))
         self._name, self._files, self._view = name, files, view
         self._last: Scanner | None = None
         refused = ds.ParquetFileFormat().make_fragment(name, pa_fs.PyFileSystem(RefusedFiles()))
@@ -160,7 +167,12 @@ class Dataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no typ
         ------
         ColumnError, PredicateError
             If there is no such column, or a filter does not fit the types of its columns.
+        ArgumentError
+            If there is no such option.
         """
+        known = list(inspect.signature(ds.Dataset.scanner).parameters)[1:]
+        for name in options.keys() - known:
+            raise unknown_argument(Dataset.scanner, name, known)
         self._last = Scanner(self._view, self._files, columns, filter, options)
         return self._last
 
@@ -200,7 +212,7 @@ class Dataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no typ
     def explain(self, filter: Filters | None = None) -> ScanReport:
         """Return what a scan would read and skip; ``print`` it for a picture.
 
-        Only footers and Bloom filters are read.
+        Only footers, Bloom filters, and the page indexes of the columns in the filter are read.
         """
         return self.scanner([], filter).explain()
 
@@ -221,7 +233,7 @@ class Dataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no typ
 
     def replace_schema(self, schema: pa.Schema) -> Dataset:
         """Return the data set with another schema."""
-        return Dataset(self._name, self._files, self._view.with_schema(schema))
+        return Dataset(self._name, self._files, self._view._replace(schema=schema))
 
     def sort_by(self, sorting: Any, **options: Any) -> ds.InMemoryDataset:
         """Return the rows in an order; see :meth:`pyarrow.dataset.Dataset.sort_by`."""
@@ -252,6 +264,10 @@ class Dataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no typ
 
     def __reduce__(self) -> tuple[type[Dataset], tuple[str, list[DatasetFile], View]]:
         return Dataset, (self._name, self._files, self._view)
+
+    def _repr_html_(self) -> str:
+        return html(repr(self)[1:-1], ("column", "type"), zip(self.schema.names, self.schema.types,
+                                                              strict=True))
 
     def __repr__(self) -> str:
         return (f"<Dataset {shown(self._name, 60)}: {count(len(self._files), 'file')}, "

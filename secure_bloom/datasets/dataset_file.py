@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -12,23 +14,24 @@ import pyarrow.fs as pa_fs
 from secure_bloom.arrow.decryption import SharedDecryption
 from secure_bloom.arrow.few_row_groups import FilePart
 from secure_bloom.arrow.masking import OnMissingKey
-from secure_bloom.datasets.cache import ByteCache
-from secure_bloom.encryption_requirement import FolderChecks
 from secure_bloom.errors import ChangedMeanwhileError
 from secure_bloom.keys.retrieval import Keys
-from secure_bloom.reader import ParquetFile
+from secure_bloom.policy.requirement import FolderChecks
+from secure_bloom.reading.matching_rows import MatchingRows
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf import light_arrow
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
+from secure_bloom.storage.cache import Cache
 from secure_bloom.storage.files import Source, UnopenedSource
 from secure_bloom.storage.versions import FileVersion, current_version, until_unchanged
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
-    from secure_bloom.datasets.selection import Selection
     from secure_bloom.index.identity import Identity
     from secure_bloom.index.planning import Indexes, KnownFile
     from secure_bloom.index.stamps import Stamp
+    from secure_bloom.pruning.found_rows import FoundRows
 
 FILE, ROW_GROUP = "file", "row_group"  # the columns of the source of a row
 SOURCE_SCHEMA = pa.schema([pa.field(FILE, pa.string(), nullable=False),
@@ -45,8 +48,7 @@ class FileAccess(NamedTuple):
     """What all files of a data set have in common, and what was read of them last.
 
     The files in ``footers`` are closed. ``filters`` are by path, version, row group and column.
-    ``indexes`` are those that scans use, and ``selection`` what they have selected for the only
-    scan.
+    ``indexes`` are those that scans use.
     """
 
     filesystem: pa_fs.FileSystem
@@ -54,18 +56,17 @@ class FileAccess(NamedTuple):
     checks: FolderChecks
     with_source: bool
     on_missing_key: OnMissingKey
-    footers: ByteCache[ParquetFile]
-    filters: ByteCache[SplitBlockBloomFilter]
+    footers: Cache[OpenFile]
+    filters: Cache[SplitBlockBloomFilter]
     indexes: Indexes | None = None
-    selection: Selection | None = None
 
     @classmethod
     def new(cls, filesystem: pa_fs.FileSystem, keys: Keys, checks: FolderChecks,
             with_source: bool, on_missing_key: OnMissingKey = "error",
-            indexes: Indexes | None = None, selection: Selection | None = None) -> FileAccess:
+            indexes: Indexes | None = None) -> FileAccess:
         """Return the access to files of which nothing has been read."""
-        return cls(filesystem, keys, checks, with_source, on_missing_key, ByteCache(_FOOTER_BYTES),
-                   ByteCache(_FILTER_BYTES), indexes, selection)
+        return cls(filesystem, keys, checks, with_source, on_missing_key, Cache(_FOOTER_BYTES),
+                   Cache(_FILTER_BYTES), indexes)
 
 
 class DatasetFile:
@@ -74,12 +75,17 @@ class DatasetFile:
     ``partition`` is an expression that holds for all rows, ``partition_values`` are those of the
     columns that come from the path, among them ``file`` if requested. ``row_groups`` are those to
     read at most; None: all. ``maskable`` are the columns whose key may be missing.
+
+    ``look`` is called with the open file, unless it is ``known``. If it returns True, the file
+    stays open, :meth:`open` returns it once, and whoever passed ``look`` closes it.
     """
 
     maskable: frozenset[str] = frozenset()
+    _kept: OpenedFile | None = None
 
     def __init__(self, access: FileAccess, path: str, partition: pc.Expression | None,
-                 partition_values: dict[str, pa.Scalar], known: KnownFile | None = None):
+                 partition_values: dict[str, pa.Scalar], known: KnownFile | None = None,
+                 look: Callable[[OpenedFile], bool] | None = None):
         self.access, self.path = access, path
         self.partition, self.partition_values = partition, partition_values
         if access.with_source:
@@ -95,14 +101,21 @@ class DatasetFile:
         if known is not None:
             self._schema, self.num_rows = known.schema, known.num_rows
             return
-        opened = self.open()
-        self.num_rows = opened.file.num_rows
-        if access.indexes is not None:
-            self._identity = access.indexes.identify(opened.file)
-            self._identified = opened.file.version
-        if access.on_missing_key == "null":
-            self.maskable = opened.file.maskable_columns
-        opened.close()
+        until_unchanged(partial(self._look, look))
+
+    def _look(self, look: Callable[[OpenedFile], bool] | None) -> None:
+        with ExitStack() as stack:
+            opened = self._open()
+            stack.callback(opened.close)
+            self.num_rows = opened.file.num_rows
+            if self.access.indexes is not None:
+                self._identity = self.access.indexes.identify(opened.file)
+                self._identified = opened.file.version
+            if self.access.on_missing_key == "null":
+                self.maskable = opened.file.maskable_columns
+            if look is not None and look(opened):
+                self._kept = opened
+                stack.pop_all()
 
     @property
     def schema(self) -> pa.Schema:
@@ -115,22 +128,16 @@ class DatasetFile:
         unknown = [name for name in names
                    if name in self.maskable and name not in self._is_masked]
         if unknown:
-            opened = self.open()
-            try:
+            with self._open_for_keys() as opened:
                 masked = opened.file.masked_columns(unknown)
-            finally:
-                opened.close()
             self._is_masked.update({name: name in masked for name in unknown})
         return [name for name in names if self._is_masked.get(name)]
 
     def check_compared(self, names: Collection[str]) -> None:
         """Raise KeyRetrievalError if one of these columns is masked."""
         if self.masked_columns(names):
-            opened = self.open()
-            try:
+            with self._open_for_keys() as opened:
                 opened.file.check_filtered(names)
-            finally:
-                opened.close()
 
     def is_of(self, stamp: Stamp, identity: Identity | None) -> bool:
         """Whether an index may know the file, as far as it has been opened."""
@@ -157,7 +164,20 @@ class DatasetFile:
 
         Raises OutdatedError if the file was removed, or has another schema now.
         """
-        return until_unchanged(self._open)
+        kept, self._kept = self._kept, None
+        return until_unchanged(self._open) if kept is None else kept
+
+    @contextmanager
+    def _open_for_keys(self) -> Iterator[OpenedFile]:
+        """Open the file; one that stays open is left so."""
+        if self._kept is not None:
+            yield self._kept
+            return
+        opened = self.open()
+        try:
+            yield opened
+        finally:
+            opened.close()
 
     def _open(self) -> OpenedFile:
         known = self.access.footers.get(self.path)
@@ -182,7 +202,7 @@ class DatasetFile:
         self.is_encrypted = opened.file.footer.is_encrypted
         return opened
 
-    def _source(self, known: ParquetFile | None) -> Source:
+    def _source(self, known: OpenFile | None) -> Source:
         """Return the current version; not yet open if nothing of it may have to be read."""
         filesystem = self.access.filesystem
         if known is not None and known.version is not None and filesystem.type_name == "local" \
@@ -190,28 +210,32 @@ class DatasetFile:
             return UnopenedSource(filesystem, self.path, known.version)
         return Source(self.path, filesystem)
 
-    def _parsed(self, source: Source) -> ParquetFile:
+    def _parsed(self, source: Source) -> OpenFile:
         access = self.access
-        file = ParquetFile(source, access.keys, require_encryption=access.checks,
-                           on_missing_key=access.on_missing_key, filter_cache=access.filters)
+        file = OpenFile(source, access.keys, require_encryption=access.checks,
+                        on_missing_key=access.on_missing_key, filter_cache=access.filters)
         if self._schema is None:
             self._schema = file.schema
         elif not self._schema.equals(file.schema, check_metadata=True):
             raise OutdatedError("the file was replaced by one with another schema after the data "
                                 "set was opened; open the data set again", file=self.path)
-        access.footers.put(self.path, file, file.footer_size)
+        access.footers.put(self.path, file, len(file.stored_footer))
         return file
 
 
 class OpenedFile:
     """A file of a data set that is open at one version, and the row groups to read; None: all.
 
-    ``masked`` are the columns that are not read, but null.
+    ``masked`` are the columns that are not read, but null. ``is_pruned``: whether ``row_groups``
+    are those that the filter of the scan needs. ``found_rows`` are those for which the filter may
+    hold, as an index says of this version; None: all.
     """
 
     masked: frozenset[str] = frozenset()
+    found_rows: FoundRows | None = None
+    is_pruned = False
 
-    def __init__(self, dataset_file: DatasetFile, file: ParquetFile, source: Source):
+    def __init__(self, dataset_file: DatasetFile, file: OpenFile, source: Source):
         self.dataset_file, self.file, self.source = dataset_file, file, source
         self.row_groups = dataset_file.row_groups
 
@@ -222,26 +246,43 @@ class OpenedFile:
             return self.file.num_rows
         return sum(map(self.file.footer.row_group_num_rows, self.row_groups))
 
-    def parts(self, shared: SharedDecryption, columns: object) -> list[FilePart]:
+    def parts(self, shared: SharedDecryption, columns: object,
+              matching: MatchingRows | None = None) -> list[FilePart]:
         """Return the row groups to read, as pyarrow reads them while the file is open.
 
+        If ``matching`` reads some by pages, they have only the rows that match.
         With the columns of the source, if the data set has them: then each row group is one part.
-        The columns that will be read are checked: see :meth:`.ParquetFile.check_columns`.
+        The columns that will be read are checked: see :meth:`.OpenFile.check_columns`.
         """
         self.file.check_columns(columns, self.row_groups)
+        if not self.dataset_file.access.with_source:
+            return [self._part(shared, self.row_groups, {}, matching)]
+        return [self._part(shared, [group], self._source_of(group), matching)
+                for group in self.groups]
+
+    @property
+    def groups(self) -> Sequence[int]:
+        """The numbers of the row groups to read."""
+        return range(self.file.num_row_groups) if self.row_groups is None else self.row_groups
+
+    def constants(self, group: int) -> dict[str, pa.Scalar]:
+        """Return the columns that have one value in all rows of a row group."""
         file = self.dataset_file
-        if not file.access.with_source:
-            return [self._part(shared, self.row_groups, {})]
-        groups = range(self.file.num_row_groups) if self.row_groups is None else self.row_groups
-        return [self._part(shared, [group], {
-            FILE: file.partition_values[FILE],
-            ROW_GROUP: light_arrow.scalar(group, pa.int32())}) for group in groups]
+        return {**file.partition_values,
+                **(self._source_of(group) if file.access.with_source else {})}
+
+    def _source_of(self, group: int) -> dict[str, pa.Scalar]:
+        return {FILE: self.dataset_file.partition_values[FILE],
+                ROW_GROUP: light_arrow.scalar(group, pa.int32())}
 
     def _part(self, shared: SharedDecryption, row_groups: list[int] | None,
-              constants: dict[str, pa.Scalar]) -> FilePart:
+              constants: dict[str, pa.Scalar], matching: MatchingRows | None) -> FilePart:
+        of_path = self.dataset_file.partition_values
         return FilePart(self.source, self.file.arrow_access(row_groups, shared),
                         self.file.num_row_groups, row_groups, self.dataset_file.partition,
-                        constants)
+                        constants, None if matching is None
+                        else partial(matching.of, self.file, of_path,
+                                     found_rows=self.found_rows))
 
     def is_selected(self, stamp: Stamp, identity: Identity | None) -> bool:
         """Whether the open version is the one that an index knows, and a listing showed."""

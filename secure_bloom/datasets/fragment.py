@@ -46,7 +46,7 @@ class Fragment(Summarized):
     def scanner(self, schema: pa.Schema | None = None, columns: Columns = None,
                 filter: Filters | None = None, **options: Any) -> Scanner:
         """Return a scanner of the rows, by default with the schema of the data set."""
-        view = self._view if schema is None else self._view.with_schema(schema)
+        view = self._view if schema is None else self._view._replace(schema=schema)
         return Scanner(view, [self._file], columns, filter, options)
 
     def to_table(self, schema: pa.Schema | None = None, **options: Any) -> pa.Table:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from secure_bloom.crypto.gcm_stream import decrypt_stream
 from secure_bloom.errors import (
@@ -16,13 +16,11 @@ from secure_bloom.errors import (
     UnsupportedError,
     error_location,
 )
-from secure_bloom.keys.environment import shared_keys
+from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.iceberg import MASTER_KEY, IcebergKeys, KeyMetadata, manifest_list_key
+from secure_bloom.keys.retrieval import Keys, open_keys
 from secure_bloom.storage.files import FilePath
 from secure_bloom.storage.iceberg_metadata import parse_metadata
-
-if TYPE_CHECKING:
-    from secure_bloom.keys.retrieval import Keys
 
 
 class LiveFiles(NamedTuple):
@@ -76,19 +74,19 @@ def _untrusted(manifest: str) -> AuthenticationError:
         "secure_bloom.keys.IcebergKeys", file=manifest)
 
 
-def _decrypting(plain: Any, metadata_location: str, snapshot: Any, keys: Any) \
+def _decrypting(plain: Any, metadata_location: str, snapshot: Any, keys: Keys) \
         -> _DecryptingIO | None:
     """Return a ``FileIO`` of pyiceberg that decrypts the manifests of a snapshot.
 
     None if its manifest list is not encrypted.
     """
     from pyiceberg.manifest import read_manifest_list
-    kms = shared_keys(keys)
+    kms = open_keys(keys)
     with error_location(file=metadata_location):
         with plain.new_input(metadata_location).open() as file:
             metadata = parse_metadata(file.read())
         key = manifest_list_key(metadata, snapshot.snapshot_id,
-                                kms if hasattr(kms, "unwrap_key") else None)
+                                kms if isinstance(kms, CachedKms) else None)
     if key is None:
         return None
     found = _DecryptingIO(plain, {snapshot.manifest_list: key})

@@ -27,15 +27,10 @@ from secure_bloom.datasets.dataset_file import (
 from secure_bloom.datasets.index_use import index_use
 from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns, find_masked
 from secure_bloom.datasets.report import ScanReport, describe
-from secure_bloom.datasets.scan import Scan, in_order, inspected, pool_for
+from secure_bloom.datasets.scan import Scan, inspected
 from secure_bloom.datasets.schemas import common_schema
 from secure_bloom.datasets.sources import DatasetSource, Files, find_files
-from secure_bloom.display import count
-from secure_bloom.encryption_requirement import (
-    FolderChecks,
-    RequireEncryption,
-    encryption_requirement,
-)
+from secure_bloom.display import count, without_credentials
 from secure_bloom.errors import (
     ChangedMeanwhileError,
     ColumnError,
@@ -44,21 +39,26 @@ from secure_bloom.errors import (
     error_location,
     unknown_column,
 )
-from secure_bloom.keys.denials import keys_for_files
-from secure_bloom.keys.retrieval import Keys
+from secure_bloom.keys.retrieval import Keys, open_keys
 from secure_bloom.parquet.schema import check_names
+from secure_bloom.policy.environment import reading_requirement
+from secure_bloom.policy.policy import Policy
+from secure_bloom.policy.requirement import FolderChecks, RequireEncryption
+from secure_bloom.progress import shown_progress
 from secure_bloom.pruning.predicates import Predicate
 from secure_bloom.pruning.value_list import ValueList
+from secure_bloom.reading.rows import iter_batches
 from secure_bloom.sbbf.probes import is_scalar
 from secure_bloom.sbbf.scalars import plain_values
+from secure_bloom.storage.files import FilePath
 from secure_bloom.storage.many_files import NO_FAULT_OF_A_FILE, Advance
+from secure_bloom.storage.threads import in_order, pool_for
 from secure_bloom.storage.versions import until_unchanged
 
 if TYPE_CHECKING:
     from secure_bloom.index.planning import IndexUse, KnownFiles
 
 _FIRST_ROWS = 1000  # that tell whether a column is CHAR(n)
-_AHEAD = 64  # files that are inspected before they are searched
 
 
 class FailedFile(NamedTuple):
@@ -70,8 +70,8 @@ class FailedFile(NamedTuple):
     @property
     def message(self) -> str:
         """The error, with the path."""
-        text = str(self.error) or type(self.error).__name__
-        return text if self.file in text else f"file {self.file}: {text}"
+        text, file = str(self.error) or type(self.error).__name__, without_credentials(self.file)
+        return text if file in text else f"file {file}: {text}"
 
 
 OnError: TypeAlias = Callable[[FailedFile], object]
@@ -80,9 +80,11 @@ OnError: TypeAlias = Callable[[FailedFile], object]
 def find(source: DatasetSource, column: str, values: object, keys: Keys = None, *,
          columns: list[str] | None = None, filesystem: pa_fs.FileSystem | None = None,
          all_files: bool = False, require_encryption: RequireEncryption = None,
+         policy: Policy | FilePath | None = None,
          on_missing_key: OnMissingKey = "error", on_error: OnError | None = None,
-         advance: Advance | None = None, index: IndexUse = "auto") -> pa.Table:
-    """Find the rows in which a column equals one of some values.
+         advance: Advance | None = None, progress: bool | None = None,
+         index: IndexUse = "auto") -> pa.Table:
+    """Find the rows in which a column has any of the given values.
 
     Row groups are skipped by partition, statistics and Bloom filters. Only matching rows are kept
     in memory.
@@ -90,15 +92,15 @@ def find(source: DatasetSource, column: str, values: object, keys: Keys = None, 
     Parameters
     ----------
     source : path, list of paths, DeltaTable, or pyiceberg table or scan
-        A path is that of a file, a folder, a glob pattern (``**`` crosses folders), or a URI of
+        The path of a file, a folder, a glob pattern (``**`` crosses folders), or a URI of
         one; details as for :func:`secure_bloom.dataset`. The files are read as one table.
     column : str
         Name of a column, or dotted path of a field of structs.
     values : scalar, sequence, or Arrow array
-        They are compared as by the operator ``in``, see ``docs/filters.md``; None is
+        They are compared as by the operator ``in``, see the page "Row filters"; None is
         not found. In a column CHAR(n) of Spark, trailing spaces do not matter, as in SQL.
     keys : KmsClient, ExplicitKeys, path of a keyring, or URI of a KMS, optional
-        For encrypted files. Default: the KMS of the environment, see ``docs/keys.md``. Of a table
+        For encrypted files. Default: the KMS of the environment, see the page "Keys". For a table
         that Iceberg encrypts: the KMS that has its master key.
     columns : list of str, optional
         Names of the columns to return. Default: all. Only these columns and ``column`` must have
@@ -108,8 +110,10 @@ def find(source: DatasetSource, column: str, values: object, keys: Keys = None, 
     all_files : bool
         Search the folder of a Delta Lake, Iceberg or Hudi table, or of a Spark streaming query, as
         plain files. These may hold rows that the table has deleted.
-    require_encryption : bool, list of str, mapping of str to str, or Policy, optional
+    require_encryption : bool, list of str, or mapping of str to str, optional
         What must be encrypted; as for :func:`read_table`. Files in which it is not are errors.
+    policy : Policy, path or URI, optional
+        What must be encrypted according to a policy; with ``require_encryption``, both must hold.
     on_missing_key : {"error", "null"}
         What happens to columns whose key is missing, or denied by the KMS; as for
         :func:`secure_bloom.dataset`. The key of ``column`` is always needed.
@@ -119,9 +123,12 @@ def find(source: DatasetSource, column: str, values: object, keys: Keys = None, 
         the result, and it may have more of them. Default: the first error is raised.
     advance : callable, optional
         Called with the completed fraction, 0 to 1.
+    progress : bool, optional
+        Whether to show the progress on standard error. Default: if it takes more than two seconds,
+        in a terminal or a notebook, and without ``advance``.
     index : {"auto", "off", "require"}
-        Whether to use the index of the files' table, see ``docs/table-index.md``. "auto": if
-        there is one, and its key is available. "require": an error if it cannot be used.
+        Whether to use the index of the files' table, see the page "The index of a table". "auto":
+        if there is one, and its key is available. "require": an error if it cannot be used.
 
     Returns
     -------
@@ -146,16 +153,18 @@ def find(source: DatasetSource, column: str, values: object, keys: Keys = None, 
     """
     def found() -> pa.Table:
         search = Search(source, column, columns, keys, filesystem=filesystem, all_files=all_files,
-                        require_encryption=require_encryption, on_missing_key=on_missing_key,
+                        require_encryption=require_encryption, policy=policy,
+                        on_missing_key=on_missing_key,
                         on_error=on_error, advance=advance, index=index)
         rows = search.rows(values)
         return pa.Table.from_batches(rows.batches(), rows.schema)
 
     if isinstance(values, Iterator):
         values = list(values)  # the search may be tried again
-    if on_error is not None:
-        return found()
-    return until_unchanged(found, ChangedMeanwhileError, OutdatedError)
+    with shown_progress("find", progress, advance) as advance:
+        if on_error is not None:
+            return found()
+        return until_unchanged(found, ChangedMeanwhileError, OutdatedError)
 
 
 class Search:
@@ -182,15 +191,16 @@ class Search:
     def __init__(self, source: DatasetSource, column: str, columns: list[str] | None = None,
                  keys: Keys = None, *, filesystem: pa_fs.FileSystem | None = None,
                  all_files: bool = False, require_encryption: RequireEncryption = None,
+                 policy: Policy | FilePath | None = None,
                  on_missing_key: OnMissingKey = "error", on_error: OnError | None = None,
                  advance: Advance | None = None, index: IndexUse = "auto",
                  opens_all: bool = False):
         check_names(columns)
         self.column, self.columns = column, columns
         self._on_error, self._advance = on_error, advance or (lambda fraction: None)
-        requirement = encryption_requirement(require_encryption)
+        requirement = reading_requirement(require_encryption, policy)
         opens_all |= requirement is not None
-        keys = keys_for_files(keys, masks=is_masking(on_missing_key))
+        keys = open_keys(keys, remember_denials=is_masking(on_missing_key))
         found = find_files(source, filesystem, all_files=all_files, keys=keys,
                            index=index_use(index, on_missing_key),
                            opens_all=opens_all)
@@ -240,7 +250,7 @@ class Search:
     def _common_length(self, file: DatasetFile) -> int | None:
         opened = file.open()
         try:
-            return common_length(opened.file.iter_batches([self.column], None, _FIRST_ROWS))
+            return common_length(iter_batches(opened.file, [self.column], None, _FIRST_ROWS))
         finally:
             opened.close()
 
@@ -354,7 +364,7 @@ class MatchingRows:
             look = partial(self._look, scan)
             candidates = scan.candidates()
             done += (len(search.files) - len(candidates)) / 2
-            for looked in in_order(pool, look, candidates, _AHEAD):
+            for looked in in_order(pool, look, candidates):
                 if isinstance(looked, FailedFile):
                     search.fail(looked)
                 else:
@@ -378,7 +388,7 @@ class MatchingRows:
             def attempt(file: DatasetFile) -> Any:
                 return search.attempt(file.path, lambda: work(file))
 
-            for found in pool.map(attempt, files):
+            for found in in_order(pool, attempt, files):
                 yield () if isinstance(found, FailedFile) else found
 
         with pool_for(search.access.filesystem) as pool:
@@ -392,7 +402,8 @@ class MatchingRows:
 
     def _of_file(self, scan: Scan, opened: OpenedFile, done: float) -> Iterator[pa.RecordBatch]:
         path = opened.dataset_file.path
-        parts = self._search.attempt(path, lambda: opened.parts(self._shared, self._schema.names))
+        parts = self._search.attempt(path, lambda: opened.parts(
+            self._shared, self._schema.names, scan.matching))
         if isinstance(parts, FailedFile):
             self._search.fail(parts)
             return

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 
+from secure_bloom.arrow.few_row_groups import Each
 from secure_bloom.arrow.predicate_rows import remaining
 from secure_bloom.datasets.dataset_file import DatasetFile, OpenedFile, OutdatedError
 from secure_bloom.pruning.expressions import RowGroupFilter
@@ -56,11 +57,10 @@ NOT_MASKED = MaskedColumns([], {}, [])
 
 def find_masked(files: Iterable[DatasetFile], filters: Sequence[RowGroupFilter],
                 candidates: list[str], computed: list[str],
-                each: Callable[..., Iterable[Any]]) -> MaskedColumns:
+                each: Each) -> MaskedColumns:
     """Find the masked columns, which requests the keys of the candidates.
 
-    Files that partition values rule out are left out. ``each`` is the method ``map`` of a thread
-    pool.
+    Files that partition values rule out are left out. ``each`` is like ``map``.
     """
     def masked(file: DatasetFile) -> Collection[str]:
         if not all(_is_possible(file, one) for one in filters):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from secure_bloom.display import Summarized, count
+from secure_bloom.display import Result, count
 from secure_bloom.pruning.predicates import Predicate
+from secure_bloom.reading.matching_rows import PageReads
 
 _WIDTH = 100  # characters of the picture
 READ, PARTITIONS, STATISTICS, BLOOM_FILTERS, INDEX = range(5)
@@ -16,11 +17,11 @@ _REASONS = ("read", "skipped by partition", "skipped by statistics", "skipped by
 _MARKS = "█p·-i"
 
 
-@dataclass
-class Counts:
+@dataclass(repr=False)
+class Counts(Result):
     """Files, row groups or bytes of a scan: how many were read, or skipped for which reason.
 
-    Bytes are those of the stored pages. If an index has ruled out a file, they are estimated from
+    Bytes count stored pages. If an index has ruled out a file, they are estimated from
     its size.
 
     Attributes
@@ -39,7 +40,7 @@ class Counts:
 
     @property
     def total(self) -> int:
-        """Of all that the scan has considered."""
+        """Everything that the scan has considered."""
         return self.read + self.skipped
 
     @property
@@ -54,7 +55,7 @@ class Counts:
 
 
 @dataclass(repr=False)
-class ScanReport(Summarized):
+class ScanReport(Result):
     """What a scan has read, and what it has skipped for which reason. ``print`` it for a picture.
 
     While a scan is running, it covers the files that have been considered so far.
@@ -66,12 +67,16 @@ class ScanReport(Summarized):
         the filter, because row groups are only skipped if a filter certainly does not hold there.
     files, row_groups, bytes : Counts
         How many were read, or skipped for which reason.
+    by_pages : PageReads
+        Of the row groups that were read: those of which only some pages were needed. In a report
+        of ``explain``: what is needed at least.
     """
 
     condition: str
     files: Counts = field(default_factory=Counts)
     row_groups: Counts = field(default_factory=Counts)
     bytes: Counts = field(default_factory=Counts)
+    by_pages: PageReads = field(default_factory=PageReads)
     _outcomes: bytearray = field(default_factory=bytearray)
 
     def add_file(self, outcomes: Iterable[int], sizes: Iterable[int]) -> None:
@@ -97,6 +102,7 @@ class ScanReport(Summarized):
                              (self.bytes, other.bytes)):
             for outcome, name in enumerate(_NAMES):
                 counts.add(outcome, getattr(more, name))
+        self.by_pages.add(other.by_pages)
         self._outcomes += other._outcomes
 
     @property
@@ -115,6 +121,8 @@ class ScanReport(Summarized):
         lines += [f"{row[0]:<12}" + ", ".join(
             f"{number:,} {what}" for number, what in zip(row[1:], header[1:], strict=True))
             for row in rows]
+        if self.by_pages.row_groups:
+            lines.append(f"{'by pages':<12}{self.by_pages}")
         return "\n".join(lines)
 
     def _headline(self) -> str:

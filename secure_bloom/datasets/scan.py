@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Sized
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterator, Sequence, Sized
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
-from itertools import chain, groupby, islice
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pyarrow as pa
-import pyarrow.fs as pa_fs
 
 from secure_bloom.arrow.decryption import SharedDecryption
 from secure_bloom.arrow.few_row_groups import Each, FilePart
@@ -39,8 +38,10 @@ from secure_bloom.datasets.selection import Selection, select
 from secure_bloom.errors import FileError, FormatError, KeyRetrievalError, UnsupportedError
 from secure_bloom.pruning.expressions import Alternatives, RowGroupFilter
 from secure_bloom.pruning.predicates import Predicate
+from secure_bloom.reading.matching_rows import MatchingRows
+from secure_bloom.reading.row_groups import prune_row_groups
 from secure_bloom.sbbf import light_arrow
-from secure_bloom.storage.local_threads import LocalThreads
+from secure_bloom.storage.threads import in_order, pool_for
 from secure_bloom.storage.versions import until_unchanged
 
 if TYPE_CHECKING:
@@ -50,9 +51,7 @@ if TYPE_CHECKING:
     from secure_bloom.index.planning import KnownFile, KnownFiles
 
 _OPEN_FILES = 64  # that are read together; as many again are opened meanwhile
-_FILES_PER_TASK = 32  # at most
 
-Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 Rows = TypeVar("Rows", bound=Sized)
 
@@ -77,15 +76,18 @@ class Scan:
         Is completed during the pass.
     masking : MaskedColumns
         Of these files.
+    selection : Selection, optional
+        What indexes have selected for these filters; default: they are asked.
     """
 
     def __init__(self, files: list[DatasetFile], access: FileAccess, schema: pa.Schema,
                  filters: Sequence[RowGroupFilter], report: ScanReport,
-                 masking: MaskedColumns = NOT_MASKED):
+                 masking: MaskedColumns = NOT_MASKED, selection: Selection | None = None):
         self._files, self._access, self._schema = files, access, schema
         self._filters, self._report, self._masking = filters, report, masking
+        self.matching = MatchingRows(filters, schema, report.by_pages)
         self._reading: list[OpenedFile] = []
-        self._selection = Selection()
+        self._selected, self._selection = selection, Selection()
 
     def check(self) -> None:
         """Raise ChangedMeanwhileError if rows so far are of two versions of a file.
@@ -97,20 +99,29 @@ class Scan:
 
     def open_files(self) -> Iterator[OpenedFile]:
         """Yield the files that may have matching rows, open; the caller closes them."""
-        files = self.candidates()
-        size = self._files_per_task(len(files))
-        tasks = (files[start:start + size] for start in range(0, len(files), size))
+        def look(file: DatasetFile) -> tuple[OpenedFile, dict[int, int]]:
+            return until_unchanged(partial(self.look, file))
+
         with pool_for(self._access.filesystem) as pool:
-            found = in_order(pool, self._look_at, tasks, _OPEN_FILES // size)
-            for opened, outcomes in chain.from_iterable(found):
+            for opened, outcomes in in_order(pool, look, self.candidates(), _OPEN_FILES):
                 self.count(opened, outcomes)
                 if opened.row_groups == []:
                     opened.close()
                 else:
                     yield opened
 
+    def expect(self, opened: OpenedFile) -> None:
+        """Add to the report which pages of an open file would be read at least."""
+        with opened.source.one_version():
+            for number in opened.groups:
+                found = self.matching.expect(opened.file, opened.constants(number), number,
+                                             self._schema, opened.found_rows)
+                if found is not None:
+                    self._report.by_pages.add(found)
+            opened.check()
+
     def batches(self, columns: Any, **options: Any) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the row groups that may match; the filters are not applied to them.
+        """Yield rows, among them all that match; those of large row groups are filtered already.
 
         The arguments are those of :meth:`pyarrow.dataset.Dataset.scanner`, but if columns are
         masked, ``columns`` must be a list of names, or None.
@@ -124,38 +135,16 @@ class Scan:
         while together := list(islice(files, _OPEN_FILES)):
             yield from self._rows(together, shared, columns, options, new_reader)
 
-    def _files_per_task(self, num_files: int) -> int:
-        """Return how many files a thread opens at a time.
-
-        With local files there is little to wait for, and each task costs as much as a file.
-        """
-        most = min(_FILES_PER_TASK, _OPEN_FILES, num_files // 16)
-        return max(1, most) if self._is_local else 1
-
-    @property
-    def _is_local(self) -> bool:
-        return bool(self._access.filesystem.type_name == "local")
-
-    def _look_at(self, files: list[DatasetFile]) -> list[tuple[OpenedFile, dict[int, int]]]:
-        """Look at several files; if one of them fails, none stays open."""
-        found = []
-        with ExitStack() as stack:
-            for file in files:
-                found.append(until_unchanged(partial(self.look, file)))
-                stack.callback(found[-1][0].close)
-            stack.pop_all()
-        return found
-
     def candidates(self) -> list[DatasetFile]:
         """Return the files to look at: those in which no index rules all row groups out."""
         access = self._access
         self._selection = select(self._files, access.indexes, self._filters) \
-            if access.selection is None else access.selection
+            if self._selected is None else self._selected
         found: list[DatasetFile] = []
         skipped: list[KnownFile] = []
         for file in self._files:
             selected = self._selection.of(file)
-            if selected is None or selected.row_groups:
+            if selected is None or selected.rows:
                 found.append(file)
             else:
                 skipped.append(selected.file)
@@ -167,17 +156,16 @@ class Scan:
         """Open a file, and find the row groups to read; return it with the outcome of each one."""
         opened = file.open()
         try:
-            groups = range(opened.file.num_row_groups) if file.row_groups is None \
-                else file.row_groups
-            outcomes = dict.fromkeys(groups, READ)
+            outcomes = dict.fromkeys(opened.groups, READ)
             answered: Collection[str] = ()
             selected = self._selection.of(file)
             if selected is not None and opened.is_selected(selected.file.stamp,
                                                              selected.identity):
                 answered = selected.columns
-                outcomes = {group: READ if group in selected.row_groups else INDEX
+                outcomes = {group: READ if group in selected.rows else INDEX
                             for group in outcomes}
-            for row_filter in self._filters:
+                opened.found_rows = selected.rows
+            for row_filter in () if opened.is_pruned else self._filters:
                 _check(opened, row_filter, outcomes, answered)
             kept = [group for group, outcome in outcomes.items() if outcome == READ]
             if kept:
@@ -200,7 +188,7 @@ class Scan:
 
         def rows_together(some: list[OpenedFile]) -> Iterator[pa.RecordBatch]:
             for masked, group in groupby(some, key=lambda opened: opened.masked):
-                found = each(lambda opened: opened.parts(shared, read), group)
+                found = each(lambda opened: opened.parts(shared, read, self.matching), group)
                 parts = [part for of_file in found for part in of_file]
                 yield from self.rows_of(parts, masked, columns, options, each)
 
@@ -210,7 +198,7 @@ class Scan:
             for opened in files:
                 stack.enter_context(opened.source.one_version())
             pool = stack.enter_context(pool_for(self._access.filesystem))
-            each = map if self._is_local else pool.map  # each file may take a request
+            each = partial(in_order, pool)
             self._reading = files
             stack.callback(setattr, self, "_reading", [])
             rows = 0
@@ -243,12 +231,13 @@ class Scan:
 
 
 def inspected(found: Files, access: FileAccess, known: KnownFiles | None,
-              attempt: Callable[[str, Callable[[], DatasetFile]], Outcome]) -> Iterator[Outcome]:
+              attempt: Callable[[str, Callable[[], DatasetFile]], Outcome],
+              look: Callable[[OpenedFile], bool] | None = None) -> Iterator[Outcome]:
     """Yield the files of a data set, in order, after their footers were read.
 
     Those of ``known`` files are not read. ``attempt(path, inspect)`` returns the result of a
-    function, or what stands for its error. Raises OutdatedError if a file was removed after its
-    folder was listed.
+    function, or what stands for its error. ``look`` is that of :class:`DatasetFile`. Raises
+    OutdatedError if a file was removed after its folder was listed.
     """
     def inspect(place: tuple[str, pc.Expression | None]) -> Outcome:
         path, partition = place
@@ -257,7 +246,7 @@ def inspected(found: Files, access: FileAccess, known: KnownFiles | None,
 
         def open_file() -> DatasetFile:
             try:
-                return DatasetFile(access, path, partition, constants, of_file)
+                return DatasetFile(access, path, partition, constants, of_file, look)
             except FileNotFoundError as error:
                 if path in found.named:
                     raise
@@ -273,13 +262,6 @@ def inspected(found: Files, access: FileAccess, known: KnownFiles | None,
         return
     with pool_for(access.filesystem) as pool:
         yield from in_order(pool, inspect, places, _OPEN_FILES)
-
-
-def pool_for(filesystem: pa_fs.FileSystem) -> ThreadPoolExecutor:
-    """Return a pool of as many threads as files are opened at a time."""
-    if filesystem.type_name == "local":
-        return LocalThreads(min(pa.cpu_count(), 4))
-    return ThreadPoolExecutor(pa.io_thread_count())
 
 
 def _check(opened: OpenedFile, row_filter: RowGroupFilter, outcomes: dict[int, int],
@@ -306,7 +288,7 @@ def _check(opened: OpenedFile, row_filter: RowGroupFilter, outcomes: dict[int, i
     opened.file.check_filtered(name for name in row_filter.columns if name not in from_path)
     if left is None:
         return
-    result = opened.file.prune_row_groups(left, groups)
+    result = prune_row_groups(opened.file, left, groups)
     outcomes.update(dict.fromkeys(groups, STATISTICS))
     outcomes.update(dict.fromkeys(result.after_statistics, BLOOM_FILTERS))
     outcomes.update(dict.fromkeys(result.after_filters, READ))
@@ -334,20 +316,3 @@ def _from_row(files: list[OpenedFile], row: int) -> Iterator[OpenedFile]:
         row -= opened.num_rows
         if row < 0:
             yield opened
-
-
-def in_order(pool: ThreadPoolExecutor, work: Callable[[Item], Outcome], items: Iterable[Item],
-             ahead: int) -> Iterator[Outcome]:
-    """Yield the result of a function for each item, in order; a few items are submitted ahead."""
-    items = iter(items)
-    waiting: deque[Future[Outcome]] = deque()
-    try:
-        while True:
-            waiting.extend(pool.submit(work, item)
-                           for item in islice(items, ahead - len(waiting)))
-            if not waiting:
-                return
-            yield waiting.popleft().result()
-    finally:
-        for future in waiting:
-            future.cancel()

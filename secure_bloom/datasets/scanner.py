@@ -1,13 +1,13 @@
 """The interface of ``pyarrow.dataset.Scanner`` over the files of a data set.
 
 Not pyarrow's own scanner: it simplifies filters using statistics, and so loses rows
-(``docs/filters.md``), and its ``to_reader`` holds Python's lock while it waits for a KMS client.
+(the page "Row filters"), and its ``to_reader`` holds Python's lock while it waits for a KMS client.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -21,12 +21,14 @@ from secure_bloom.datasets.dataset_file import DatasetFile, FileAccess, OpenedFi
 from secure_bloom.datasets.duckdb_versions import check_for_duckdb, warn_of_old_duckdb
 from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns, find_masked
 from secure_bloom.datasets.report import ScanReport, describe
-from secure_bloom.datasets.scan import NewReader, Rows, Scan, pool_for
+from secure_bloom.datasets.scan import NewReader, Rows, Scan
+from secure_bloom.datasets.selection import Selection
 from secure_bloom.display import Summarized, count
 from secure_bloom.errors import unknown_column
 from secure_bloom.parquet.schema import check_names
 from secure_bloom.pruning.expressions import RowGroupFilter, columns_of
 from secure_bloom.pruning.predicates import Filters, condition_of
+from secure_bloom.storage.threads import in_order, pool_for
 from secure_bloom.storage.versions import until_unchanged
 
 if TYPE_CHECKING:
@@ -37,15 +39,15 @@ Columns: TypeAlias = "list[str] | Mapping[str, pc.Expression] | None"
 
 
 class View(NamedTuple):
-    """How files are seen: the columns of the table, and a filter that every scan applies."""
+    """How files are seen: the columns of the table, and a filter that every scan applies.
+
+    ``selection`` is what indexes have selected for the filter of the only scan, if anything has.
+    """
 
     access: FileAccess
     schema: pa.Schema
     where: tuple[Filters, ...] = ()
-
-    def with_schema(self, schema: pa.Schema) -> View:
-        """Return a view with another schema of the table."""
-        return self._replace(schema=schema)
+    selection: Selection | None = None
 
 
 class Scanner(Summarized):
@@ -129,9 +131,16 @@ class Scanner(Summarized):
         return sum(opened.num_rows for opened in self._opened_and_closed())
 
     def explain(self) -> ScanReport:
-        """Return what a pass would read and skip. Only footers and Bloom filters are read."""
-        for _ in self._opened_and_closed():
-            pass
+        """Return what a pass would read and skip.
+
+        Only footers, Bloom filters, and the page indexes of the columns in the filter are read.
+        """
+        scan = self._pass()
+        for opened in scan.open_files():
+            try:
+                scan.expect(opened)
+            finally:
+                opened.close()
         return self.report
 
     def remaining_files(self) -> Iterator[DatasetFile]:
@@ -155,7 +164,7 @@ class Scanner(Summarized):
     def _pass(self, masked: MaskedColumns = NOT_MASKED) -> Scan:
         self._new_report()
         return Scan(self._files, self._view.access, self._view.schema, self._row_group_filters,
-                    self.report, masked)
+                    self.report, masked, self._view.selection)
 
     @property
     def _computes_itself(self) -> bool:
@@ -180,7 +189,7 @@ class Scanner(Summarized):
                       if name not in compared and name not in computed]
         with pool_for(access.filesystem) as pool:
             found = find_masked(self._files, self._row_group_filters, candidates, computed,
-                                pool.map)
+                                partial(in_order, pool))
         masking.warn_of_missing_keys(found.num_files, count(len(self._files), "file"))
         return found
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from secure_bloom.datasets.dataset_file import ROW_GROUP, DatasetFile
 from secure_bloom.pruning.expressions import RowGroupFilter
+from secure_bloom.pruning.found_rows import FoundRows, both
 
 if TYPE_CHECKING:
     from secure_bloom.datasets.sources import Files
@@ -22,28 +23,28 @@ if TYPE_CHECKING:
 
 
 class Selected(NamedTuple):
-    """The row groups of a file where a filter may hold, if it is still as it was listed.
+    """The rows of a file for which a filter may hold, if it is still as it was listed.
 
     ``identity`` is what the indexes say of the file; ``columns`` are those whose indexes cover it.
     """
 
     file: KnownFile
-    row_groups: Sequence[int]
+    rows: FoundRows
     identity: Identity | None
     columns: Collection[str]
 
 
 class Selection:
-    """The row groups of files where filters may hold, as far as indexes tell."""
+    """The rows of files for which filters may hold, as far as indexes tell."""
 
     def __init__(self, listed: ListedIndexes | None = None,
-                 row_groups: Mapping[str, Sequence[int]] = MappingProxyType({})):
-        self._listed, self._row_groups = listed, row_groups
+                 rows: Mapping[str, FoundRows] = MappingProxyType({})):
+        self._listed, self._rows = listed, rows
 
     def of(self, file: DatasetFile) -> Selected | None:
         """Return what is selected of a file; None if no index tells."""
-        groups = self._row_groups.get(file.path)
-        if groups is None or self._listed is None:
+        rows = self._rows.get(file.path)
+        if rows is None or self._listed is None:
             return None
         known = self._listed.known_files.get(file.path)
         if known is None or not (known.schema is file.schema or known.schema.equals(file.schema)):
@@ -51,18 +52,18 @@ class Selection:
         if not file.is_of(known.stamp, identity := self._listed.identity(file.path)):
             return None
         # The columns of files that are skipped are not needed.
-        return Selected(known, groups, identity, self._listed.covering(file.path) if groups else ())
+        return Selected(known, rows, identity, self._listed.covering(file.path) if rows else ())
 
 
 def select(files: Sequence[DatasetFile], indexes: Indexes | None,
            filters: Sequence[RowGroupFilter]) -> Selection:
-    """Return the row groups where all filters may hold, of files that an index covers."""
+    """Return the rows for which all filters may hold, of files that an index covers."""
     if indexes is None or not any(
             p.column in indexes.columns and p.candidates for one in filters
             for alternative in one.alternatives or () for p in alternative):
         return Selection()
     listed = indexes.listed()
-    row_groups: dict[str, Sequence[int]] = {}
+    rows: dict[str, FoundRows] = {}
     alike = _alike(files)
     for some in alike:
         own = {ROW_GROUP} if some[0].access.with_source else set()  # no column of the file
@@ -70,8 +71,8 @@ def select(files: Sequence[DatasetFile], indexes: Indexes | None,
                                     filters)
         if len(alike) > 1:
             found = {file.path: found[file.path] for file in some if file.path in found}
-        row_groups = {**row_groups, **found} if row_groups else found
-    return Selection(listed, row_groups)
+        rows = {**rows, **found} if rows else found
+    return Selection(listed, rows)
 
 
 def select_files(found: Files, schemas: Sequence[pa.Schema], one: RowGroupFilter) \
@@ -82,9 +83,9 @@ def select_files(found: Files, schemas: Sequence[pa.Schema], one: RowGroupFilter
     """
     listed = found.listed
     assert listed is not None  # as the files are known
-    groups = {key: _where_all_may_hold(listed, schema, set(found.partition_schema.names), [one])
-              for key, schema in {id(schema): schema for schema in schemas}.items()}
-    selected = {path: groups[id(schema)].get(path)
+    rows = {key: _where_all_may_hold(listed, schema, set(found.partition_schema.names), [one])
+            for key, schema in {id(schema): schema for schema in schemas}.items()}
+    selected = {path: rows[id(schema)].get(path)
                 for path, schema in zip(found.paths, schemas, strict=True)}
     kept = [number for number, of_file in enumerate(selected.values())
             if of_file is None or len(of_file)]  # None: the file is not covered
@@ -95,18 +96,18 @@ def select_files(found: Files, schemas: Sequence[pa.Schema], one: RowGroupFilter
 
 
 def _where_all_may_hold(listed: ListedIndexes, schema: pa.Schema, others: Collection[str],
-                        filters: Sequence[RowGroupFilter]) -> dict[str, Sequence[int]]:
-    """Return row groups by path, for files of a schema.
+                        filters: Sequence[RowGroupFilter]) -> dict[str, FoundRows]:
+    """Return rows by path, for files of a schema.
 
     ``others`` are columns of the result that are not in the files.
     """
-    found: dict[str, Sequence[int]] = {}
+    found: dict[str, FoundRows] = {}
     for one in filters:
         alternatives = one.alternatives_for(schema)
         selected = listed.select(alternatives, others)
         found = {**found, **selected, **{
-            path: sorted(set(groups).intersection(selected[path]))
-            for path, groups in found.items() if path in selected}} if found else selected
+            path: both(rows, selected[path])
+            for path, rows in found.items() if path in selected}} if found else selected
     return found
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import partial
@@ -16,8 +15,10 @@ import pyarrow.fs as pa_fs
 from secure_bloom.datasets.iceberg import LiveFiles, live_files
 from secure_bloom.datasets.partitions import find_partitions
 from secure_bloom.errors import UnsupportedError
+from secure_bloom.keys.environment import NO_KEYS
+from secure_bloom.keys.retrieval import OpenKeys
 from secure_bloom.storage.files import FilePath, is_path, resolve
-from secure_bloom.storage.locations import as_uri
+from secure_bloom.storage.locations import MAGIC, as_uri, is_pattern
 from secure_bloom.storage.table_formats import check_readable
 from secure_bloom.storage.visibility import (
     Check,
@@ -31,11 +32,10 @@ from secure_bloom.storage.visibility import (
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
-    from secure_bloom.index.planning import FolderIndexes, IndexUse, KnownFiles, ListedIndexes
+    from secure_bloom.index.planning import IndexUse, KnownFiles, ListedIndexes
     from secure_bloom.keys.iceberg import IcebergKeys
 
 ALL_FILES = "set all_files=True (--all-files)"
-_MAGIC = re.compile(r"[*?\[]")
 _DELTA_FEATURES = {"timestampNtz", "vacuumProtocolCheck", "v2Checkpoint", "typeWidening"}
 
 
@@ -72,7 +72,7 @@ class Files(NamedTuple):
 
 
 def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
-               all_files: bool = False, keys: Any = None, index: IndexUse = "off",
+               all_files: bool = False, keys: OpenKeys = NO_KEYS, index: IndexUse = "off",
                opens_all: bool = False) -> Files:
     """Find the files of a data set.
 
@@ -98,8 +98,8 @@ def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
     return found
 
 
-def _found(source: DatasetSource, filesystem: pa_fs.FileSystem | None, all_files: bool, keys: Any,
-           index: IndexUse, opens_all: bool) -> Files:
+def _found(source: DatasetSource, filesystem: pa_fs.FileSystem | None, all_files: bool,
+           keys: OpenKeys, index: IndexUse, opens_all: bool) -> Files:
     if is_path(source):
         return _of_path(source, filesystem, all_files, keys, index, opens_all)
     live = LiveFiles(_checked(source)) if isinstance(source, list | tuple) \
@@ -116,25 +116,22 @@ def _found(source: DatasetSource, filesystem: pa_fs.FileSystem | None, all_files
     return files._replace(named=frozenset(path for _, path in locations), keys=live.keys)
 
 
-def _of_path(source: FilePath, filesystem: pa_fs.FileSystem | None, all_files: bool, keys: Any,
+def _of_path(source: FilePath, filesystem: pa_fs.FileSystem | None, all_files: bool, keys: OpenKeys,
              index: IndexUse, opens_all: bool) -> Files:
     filesystem, path = resolve(source, filesystem)
     path = path.rstrip("/") or path
     kind = filesystem.get_file_info(path).type
     if kind == pa_fs.FileType.Directory:
-        from secure_bloom.index.planning import FolderIndexes  # which files do not need
-        indexes = FolderIndexes.find(filesystem, path, keys, index, opens_all=opens_all)
-        if indexes is not None:
-            return find_indexed(indexes, all_files=all_files)
-        return _with_partitions(path, filesystem, _in_folder(filesystem, path, all_files), path)
-    if kind != pa_fs.FileType.NotFound or not _MAGIC.search(path):
+        return files_of_folder(filesystem, path, all_files, keys=keys, index=index,
+                               opens_all=opens_all)
+    if not is_pattern(path, kind):
         # A missing file is an error when it is opened.
         return Files(path, filesystem, [path], pa.schema([]), [None], named=frozenset([path]))
     return _of_files(path, filesystem, _expanded(filesystem, path, all_files), keys, index,
                      opens_all)
 
 
-def _of_files(name: str, filesystem: pa_fs.FileSystem, paths: list[str], keys: Any,
+def _of_files(name: str, filesystem: pa_fs.FileSystem, paths: list[str], keys: OpenKeys,
               index: IndexUse, opens_all: bool) -> Files:
     """Return some files, with the indexes of the table that has all of them."""
     found = _with_partitions(name, filesystem, paths, None)
@@ -162,9 +159,16 @@ def _in_folder(filesystem: pa_fs.FileSystem, folder: str, all_files: bool) -> li
     return _not_empty(data_files(filesystem, folder, _check(filesystem, folder, all_files)), folder)
 
 
-def find_indexed(indexes: FolderIndexes, *, all_files: bool = False) -> Files:
-    """Find the files of a folder that has indexes, as :func:`find_files` does."""
-    filesystem, folder = indexes.table.filesystem, indexes.folder
+def files_of_folder(filesystem: pa_fs.FileSystem, folder: str, all_files: bool, *, keys: OpenKeys,
+                    index: IndexUse, opens_all: bool) -> Files:
+    """Find the files of a folder, as :func:`find_files` does."""
+    indexes = None
+    if index != "off":
+        from secure_bloom.index.planning import FolderIndexes  # which files do not need
+        indexes = FolderIndexes.find(filesystem, folder, keys, index, opens_all=opens_all)
+    if indexes is None:
+        return _with_partitions(folder, filesystem, _in_folder(filesystem, folder, all_files),
+                                folder)
     listed = indexes.listed(_check(filesystem, folder, all_files))
     paths = _not_empty(sorted(listed.paths), folder)
     return _with_partitions(folder, filesystem, paths, folder)._replace(listed=listed)
@@ -185,7 +189,7 @@ def _expanded(filesystem: pa_fs.FileSystem, path: str, all_files: bool) -> list[
     kind = filesystem.get_file_info(path).type
     if kind == pa_fs.FileType.Directory:
         return _in_folder(filesystem, path, all_files)
-    if kind != pa_fs.FileType.NotFound or not _MAGIC.search(path):
+    if not is_pattern(path, kind):
         return [path]  # a missing file is an error when it is opened
     base, pattern = _split_pattern(path)
     tables = {table_of(posixpath.dirname(posixpath.join(base, name)))
@@ -206,7 +210,7 @@ def _expanded(filesystem: pa_fs.FileSystem, path: str, all_files: bool) -> list[
 def _split_pattern(path: str) -> tuple[str, list[str]]:
     """Split a glob pattern into the folder before its first wildcard, and the remaining names."""
     names = path.split("/")
-    first = next(index for index, name in enumerate(names) if _MAGIC.search(name))
+    first = next(index for index, name in enumerate(names) if MAGIC.search(name))
     return "/".join(names[:first]) or "/", names[first:]
 
 
@@ -231,7 +235,7 @@ def _places(places: set[int], pattern: list[str]) -> set[int]:
 
 # --- tables --------------------------------------------------------------------------------------
 
-def _live_files(table: Any, keys: Any, filesystem: pa_fs.FileSystem | None) -> LiveFiles:
+def _live_files(table: Any, keys: OpenKeys, filesystem: pa_fs.FileSystem | None) -> LiveFiles:
     """Return the files of a table's current version, by the package of the table."""
     if hasattr(table, "file_uris") and hasattr(table, "protocol"):
         return LiveFiles(_delta_files(table))

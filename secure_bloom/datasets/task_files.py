@@ -16,16 +16,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from secure_bloom.arrow.row_groups import MAX_WAITING_BYTES, WaitingRows
+from secure_bloom.arrow.row_groups import DEFAULT_ROW_GROUP_ROWS, MAX_WAITING_BYTES, WaitingRows
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.master_key_check import MasterKeyCheck
+from secure_bloom.policy import NO_POLICY
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import FileTarget
 from secure_bloom.storage.hive_partitioning import null_folder
 from secure_bloom.storage.summary import StagedFile
-from secure_bloom.writer import DEFAULT_ROW_GROUP_ROWS, ParquetWriter
+from secure_bloom.writer import ParquetWriter
 
 MAX_OPEN_FILES = 16
+
+#: with mode "error"
+HAS_FILES = ('the folder already has files: write to another one, or pass mode="append" to add to '
+             "them")
 
 
 @dataclass
@@ -183,7 +188,8 @@ def open_checked(where: FileTarget, schema: pa.Schema, master_keys: MasterKeyChe
         If the KMS has another master key of the same name.
     """
     with ExitStack() as stack:
-        writer = stack.enter_context(ParquetWriter(where, schema, durable=False, **arguments))
+        writer = stack.enter_context(ParquetWriter(
+            where, schema, durable=False, policy=NO_POLICY, **arguments))  # the caller checks it
         if master_keys is not None:  # the keys of the file are wrapped by now
             master_keys.verify(client())
         stack.pop_all()

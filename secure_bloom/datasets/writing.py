@@ -7,34 +7,43 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
-from secure_bloom.arrow.encrypted_columns import resolve_columns
+from secure_bloom.arrow.encrypted_columns import protection, resolve_columns
 from secure_bloom.arrow.encryption import KEYS_WITHOUT_USE, writing_kms
+from secure_bloom.arrow.row_groups import DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS
 from secure_bloom.arrow.schema import parquet_leaves
-from secure_bloom.arrow.streams import ArrowData, BatchStream, open_stream
+from secure_bloom.arrow.streams import ArrowData, BatchStream, open_stream, total_rows
 from secure_bloom.arrow.writer_options import WriterOptions, check_options
-from secure_bloom.datasets.task_files import TaskFiles, open_checked, write_empty_file
-from secure_bloom.encryption import EncryptionConfiguration, as_configuration
+from secure_bloom.datasets.task_files import HAS_FILES, TaskFiles, open_checked, write_empty_file
+from secure_bloom.display import shown
+from secure_bloom.encryption import (
+    EncryptionConfiguration,
+    as_configuration,
+    master_keys_by_leaf,
+)
 from secure_bloom.errors import (
     ChangedMeanwhileError,
     ColumnError,
+    CommitError,
     FileError,
+    KeyRetrievalError,
     UnsupportedError,
     error_location,
 )
 from secure_bloom.keys import KeyEncryptionKeys
 from secure_bloom.keys.cache import CachedKms
-from secure_bloom.keys.environment import NO_KEYS, keys_or_kms
+from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.keys.master_key_check import MasterKeyCheck
-from secure_bloom.keys.wrapping import WritingKms, master_keys_of
+from secure_bloom.keys.retrieval import KmsKeys
+from secure_bloom.keys.wrapping import WritingKeys, master_keys_of
 from secure_bloom.parquet.footer import MAGIC_ENCRYPTED, Footer, read_footer
 from secure_bloom.parquet.schema import (
     LeafColumn,
@@ -42,17 +51,18 @@ from secure_bloom.parquet.schema import (
     filterable_paths,
     is_at_or_below,
 )
-from secure_bloom.policy.policy import Policy, as_policy
+from secure_bloom.policy.environment import given_or_of_environment
+from secure_bloom.policy.policy import Policy
+from secure_bloom.policy.sensitive import Sensitive, check_contradictions, requested
 from secure_bloom.policy.slips import warn_of_unused_rules
 from secure_bloom.policy.writing import (
     check_encryption,
     check_file_of_folder,
     check_partition_policy,
-    check_plaintext_argument,
-    with_policy,
 )
+from secure_bloom.progress import shown_progress
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
-from secure_bloom.storage.commit import CommitError, Job
+from secure_bloom.storage.commit import Job, Overwrite
 from secure_bloom.storage.files import FilePath, FileTarget, Source, is_path, resolve
 from secure_bloom.storage.hive_partitioning import (
     Partitioner,
@@ -62,22 +72,26 @@ from secure_bloom.storage.hive_partitioning import (
 from secure_bloom.storage.summary import CommitSummary, StagedFile
 from secure_bloom.storage.versions import without_subtree
 from secure_bloom.storage.visibility import relative_path
-from secure_bloom.writer import DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS, ParquetWriter
+from secure_bloom.writer import ParquetWriter
 
 if TYPE_CHECKING:
     from secure_bloom.index.writing import TaskIndexes, TaskSegments, WrittenIndexes
 
-_MODES = ("error", "append", "overwrite")
+_MODES: dict[str, Overwrite] = {"error": False, "append": False, "overwrite": True,
+                                "overwrite_partitions": "partitions"}
+_IN_PLAINTEXT = ("this file of the folder is encrypted, and what is added would not be: pass "
+                 "encryption or a policy that requires it, or write to another folder")
 _SPLIT_ROWS = 1 << 17  # rows that are split by folder at a time, because a batch may be large
 
 
-def write_dataset(data: ArrowData, folder: FilePath, *, partition_by: str | Iterable[str] = (),
-                  mode: Literal["error", "append", "overwrite"] = "error",
-                  bloom_filters: BloomFilters = None,
-                  encryption: EncryptionConfiguration | None = None, keys: WritingKms = None,
+def write_dataset(data: ArrowData, path: FilePath, *, partition_by: str | Iterable[str] = (),
+                  mode: Literal["error", "append", "overwrite", "overwrite_partitions"] = "error",
+                  sensitive: Sensitive = None, bloom_filters: BloomFilters = None,
+                  encryption: EncryptionConfiguration | None = None, keys: WritingKeys = None,
                   policy: Policy | FilePath | None = None, plaintext: bool = False,
                   row_group_size: int | None = None, max_rows_per_file: int | None = None,
-                  index: str | Iterable[str] = (), filesystem: pa_fs.FileSystem | None = None,
+                  index_columns: str | Iterable[str] = (),
+                  filesystem: pa_fs.FileSystem | None = None, progress: bool | None = None,
                   **writer_options: Unpack[WriterOptions]) -> CommitSummary:
     """Write a folder of Parquet files with Bloom filters; they become visible together.
 
@@ -90,17 +104,24 @@ def write_dataset(data: ArrowData, folder: FilePath, *, partition_by: str | Iter
     data : table, data frame, query or stream
         Anything with the Arrow PyCapsule interface: tables of pyarrow and arro3, data frames of
         pandas and Polars, relations of DuckDB, a pyarrow RecordBatchReader. Also a pyarrow Dataset
-        or Scanner, a Polars LazyFrame, or an iterable of record batches, whose schema is that of
-        the first. At most 128 MiB of it are buffered; see ``docs/writing.md``.
-    folder : str or path
-        A path or URI. It is created if it does not exist.
+        or Scanner, a Polars LazyFrame, or an iterable of record batches, with the schema of the
+        first. At most 128 MiB of it are buffered; see the page "Writing".
+    path : str or path
+        The folder, or its URI. It is created if it does not exist.
     partition_by : str or iterable of str, optional
         Top-level columns whose values become folders, such as ``day=2024-01-31/city=Rome``, named
         as in Spark, instead of being stored in the files. They can be boolean, integer, decimal,
         date32 or string columns. They must not be encrypted.
-    mode : {"error", "append", "overwrite"}
-        What to do if the folder has files: raise CommitError; keep them; or replace all of them,
-        in all partitions.
+    mode : {"error", "append", "overwrite", "overwrite_partitions"}
+        What to do if the folder has files: raise CommitError; keep them; replace all of them, in
+        all partitions; or replace those of the partitions for which ``data`` has rows. All other
+        partitions then stay as they are.
+    sensitive : str or iterable of str, optional
+        Columns to encrypt with the master key ``pii``, with Bloom filters, under a footer with the
+        master key ``footer``. Instead of ``encryption``. Named as in a policy: leaf columns,
+        groups with all leaves below them, or patterns, regardless of case. Columns that are not
+        named stay open to everyone who can read the footer. A ``policy`` may name other keys and
+        filters, and encrypt more columns.
     bloom_filters : bool, iterable of str, or mapping, optional
         The leaf columns that get a filter in every row group. ``True``: every column that can have
         one. A list names them by dotted path: ``["city", "address.city", "tags.list.element"]``.
@@ -108,15 +129,15 @@ def write_dataset(data: ArrowData, folder: FilePath, *, partition_by: str | Iter
         fields such as ``{"fpp": 0.001}``, or ``False`` for no filter. Default: none. Filters of
         encrypted columns are encrypted with the column's key, all others are in plaintext.
     encryption : EncryptionConfiguration, optional
-        pyarrow's class of that name is also accepted. Default: the files are not encrypted, which
-        is refused if they are appended to encrypted ones.
+        pyarrow's class of that name is also accepted. Default: the files are not encrypted. If
+        files are appended, columns must be encrypted that are encrypted in the existing ones.
     keys : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS, optional
         For the encryption. Key-encryption keys are made once for all files, with one call of the
-        KMS for each master key. Default: the KMS of the environment, see ``docs/keys.md``.
+        KMS for each master key. Default: the KMS of the environment, see the page "Keys".
     policy : Policy, str or path, optional
-        Which columns must be encrypted; see ``docs/policy.md``. Without ``encryption``, the policy
-        makes it; otherwise ``encryption`` may add to the policy. The policy's filters are added for
-        columns that ``bloom_filters`` does not name. Rules for some paths apply to the paths at
+        Which columns must be encrypted; see the page "One policy for all files". ``encryption`` may
+        add to it; without ``encryption``, the policy alone decides. The policy's filters are added
+        for columns that ``bloom_filters`` does not name. Rules for some paths apply to the paths at
         which the files become visible.
     plaintext : bool
         Write without encryption. If a policy is given, and would not encrypt any column, the write
@@ -126,30 +147,36 @@ def write_dataset(data: ArrowData, folder: FilePath, *, partition_by: str | Iter
         data.
     max_rows_per_file : int, optional
         When a file has this many rows, another is started. Default: no limit.
-    index : str or iterable of str, optional
-        Dotted paths of columns whose indexes are kept current, see ``docs/table-index.md``. If
-        there is none, and the column is encrypted, it is created. Files become part of the index
+    index_columns : str or iterable of str, optional
+        Dotted paths of columns whose indexes are kept current, see the page "The index of a table".
+        If there is none, and the column is encrypted, it is created. Files become part of the index
         after they are visible; if that fails, a warning is logged, and the next update adds them.
     filesystem : pyarrow.fs.FileSystem, optional
-        Filesystem of ``folder``; default: local, or by URI.
+        Filesystem of ``path``; default: local, or by URI.
+    progress : bool, optional
+        Whether to show the progress on standard error, if the number of rows is known. Default: if
+        it takes more than two seconds, in a terminal or a notebook.
     **writer_options
         Options of :class:`pyarrow.parquet.ParquetWriter`, such as ``compression="zstd"``.
 
     Returns
     -------
     CommitSummary
-        Its ``files``, ``rows`` and ``bytes``, and the numbers of ``encrypted_filters`` and
-        ``plain_filters``.
+        Its ``files``, ``rows`` and ``bytes``, the ``encrypted_columns`` with their master keys,
+        the ``open_columns``, the ``indexed_columns`` whose index was updated, and the numbers of
+        ``encrypted_filters`` and ``plain_filters``.
 
     Raises
     ------
     CommitError
         If the folder has files and ``mode`` is "error", or the files could not become visible, or
-        plaintext would be appended to encrypted files.
+        a column that is encrypted in the folder's files would be appended in plaintext.
     ColumnError
         If a column does not exist, or cannot be used as requested; or if a partition column is
         encrypted. If the index of a column does not have the same encryption, or a column without
         encryption has no index.
+    ChangedMeanwhileError
+        If another job replaces the same partitions, or files of them, at the same time.
     PolicyError
         If the policy is not valid, or the files would not meet it; or if no column would be
         encrypted, and plaintext was not asked for.
@@ -162,43 +189,53 @@ def write_dataset(data: ArrowData, folder: FilePath, *, partition_by: str | Iter
         If an argument is not valid.
     Exception
         Whatever the stream raises.
+
+    Examples
+    --------
+    >>> secure_bloom.write_dataset(people, "people/", sensitive=["ssn"],  # doctest: +SKIP
+    ...                            keys="keyring.json")
     """
+    check_options(write_dataset, writer_options)
     if mode not in _MODES:
         raise ValueError(f"mode must be one of {', '.join(_MODES)}, not {mode!r}")
-    if not is_path(folder):
-        raise TypeError(f"folder must be a path, not {type(folder).__name__}")
+    if mode == "overwrite_partitions" and not partition_by:
+        raise ValueError('mode="overwrite_partitions" needs partition_by')
+    if not is_path(path):
+        raise TypeError(f"path must be that of a folder, not {type(path).__name__}")
     for name, rows in (("row_group_size", row_group_size),
                        ("max_rows_per_file", max_rows_per_file)):
         if rows is not None and rows < 1:
             raise ValueError(f"{name} must be at least 1, got {rows}")
-    check_options(writer_options)
-    check_plaintext_argument(encryption, plaintext=plaintext)
-    place = without_subtree(*resolve(folder, filesystem))
+    check_contradictions(encryption, sensitive, plaintext=plaintext)
+    place = without_subtree(*resolve(path, filesystem))
     partition_by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
     with error_location(file=place[1]):
-        job = Job(*place, mode == "overwrite")
+        job = Job(*place, _MODES[mode])
         job.check_folder()
         _check_mode(job, mode, partition_by)
         with open_stream(data) as stream:
             check_partition_columns(stream.schema, partition_by)
-            files = _files(job, stream.schema, partition_by, bloom_filters, encryption, keys,
-                           policy, writer_options, plaintext=plaintext)
-            if mode == "append" and files.encryption is None:
-                _check_plaintext(job)
-            indexes = _indexes(files, index)
+            files = _files(job, stream.schema, partition_by, sensitive, bloom_filters, encryption,
+                           keys, policy, writer_options, plaintext=plaintext)
+            if mode in ("append", "overwrite_partitions"):
+                _check_appended(job, files)
+            indexes = _indexes(files, index_columns)
             job.start()
             try:
-                staged, segments = _write(job, stream, files, row_group_size, max_rows_per_file,
-                                          indexes)
+                with shown_progress("write", progress) as advance:
+                    staged, segments = _write(job, _counted(stream, total_rows(data), advance),
+                                              files, row_group_size, max_rows_per_file, indexes)
                 _check_mode(job, mode, partition_by)
             except BaseException:
                 job.abort()
                 raise
         summary = job.commit(staged)
         assert summary is not None  # only batches of streaming queries may be committed already
-        if indexes is not None and segments is not None:
+        indexed = [] if indexes is None or segments is None else \
             indexes.publish(job, [segments], files.kms)
-        return summary
+        encrypted, others = protection(files.encryption, files.leaves)
+        return replace(summary, encrypted_columns=encrypted, open_columns=others,
+                       indexed_columns=indexed)
 
 
 def _check_mode(job: Job, mode: str, partition_by: tuple[str, ...]) -> None:
@@ -206,29 +243,53 @@ def _check_mode(job: Job, mode: str, partition_by: tuple[str, ...]) -> None:
         return
     visible = job.visible_files()
     if mode == "error" and visible:
-        raise CommitError('the folder already has files; pass mode="append" or mode="overwrite"',
-                          file=job.folder)
+        raise CommitError(HAS_FILES, file=job.folder)
     check_same_columns(visible, job.folder, partition_by)
 
 
-def _check_plaintext(job: Job) -> None:
-    """Raise CommitError if the first file of the folder is encrypted: so should be what is added.
+def _check_appended(job: Job, files: _Files) -> None:
+    """Raise CommitError if something would be open that is encrypted in the first file.
 
-    A file that is damaged, or was changed or removed meanwhile, says nothing.
+    Names that differ in case only are of one column, as in Spark and in policies, unless the file
+    has both. A file that is damaged, or was changed or removed meanwhile, says nothing, and neither
+    does one whose footer key this caller does not have.
     """
     for path in job.visible_files()[:1]:
-        with contextlib.suppress(FileError, ChangedMeanwhileError, FileNotFoundError):
+        with contextlib.suppress(FileError, KeyRetrievalError, ChangedMeanwhileError,
+                                 FileNotFoundError):
             source = Source(path, job.filesystem)
             with source.file:
                 content, magic = read_footer(source)
-            if magic == MAGIC_ENCRYPTED or any(
-                    chunk.encryption for chunk in Footer(content, magic).column_chunks()):
-                raise CommitError("this file of the folder is encrypted, and what is added would "
-                                  "not be: pass encryption or a policy that requires it, or write "
-                                  "to another folder", file=path)
+            if magic == MAGIC_ENCRYPTED and files.encryption is None:
+                raise CommitError(_IN_PLAINTEXT, file=path)
+            keys = None if files.kms is None else KmsKeys(files.kms)
+            footer = Footer(content, magic, keys)
+            if footer.is_encrypted and files.encryption is None:
+                raise CommitError(_IN_PLAINTEXT, file=path)
+            present = set(footer.columns_by_path)
+            encrypted = {chunk.column.path for chunk in footer.column_chunks() if chunk.encryption}
+            folded = {name.lower() for name in encrypted}
+            own = master_keys_by_leaf(files.encryption, files.leaves)
+            for leaf in files.leaves:
+                is_encrypted = leaf.path in encrypted if leaf.path in present \
+                    else leaf.path.lower() in folded
+                if is_encrypted and leaf.ordinal not in own:
+                    raise CommitError(f"column {shown(leaf.path)} is encrypted in this file of the "
+                                      "folder, and would be open in what is added: encrypt it, "
+                                      "too, or write to another folder", file=path)
 
 
-def _write(job: Job, stream: BatchStream, files: _Files, row_group_size: int | None,
+def _counted(stream: BatchStream, total: int | None,
+             advance: Callable[[float], None]) -> Iterator[pa.RecordBatch]:
+    done = 0
+    for batch in stream:
+        yield batch
+        done += batch.num_rows
+        if total:
+            advance(done / total)
+
+
+def _write(job: Job, stream: Iterable[pa.RecordBatch], files: _Files, row_group_size: int | None,
            max_rows_per_file: int | None, indexes: WrittenIndexes | None) \
         -> tuple[list[StagedFile], TaskSegments | None]:
     partitioner = Partitioner(files.partition_by)
@@ -248,7 +309,7 @@ def _write(job: Job, stream: BatchStream, files: _Files, row_group_size: int | N
                     task.add(name, part)
         staged = task.finish()
         segments = None if indexing is None else indexing.finish()
-    if not staged and (job.overwrite or not job.visible_files()):
+    if not staged and (job.overwrite is True or not job.visible_files()):
         staged = [write_empty_file(job, files.partition_by, files.open)]
     return staged, segments
 
@@ -266,13 +327,9 @@ def _indexes(files: _Files, columns: str | Iterable[str]) -> WrittenIndexes | No
     filter_columns(files.leaves, wanted)  # checks them
     if files.encryption is not None and files.kms is None:
         raise TypeError("keys must be a KMS, not KeyEncryptionKeys, to open an index")
-    by_column = {path: key for key, paths in
-                 ((files.encryption and files.encryption.column_keys) or {}).items()
-                 for path in paths}
-    uniform = files.encryption.footer_key \
-        if files.encryption is not None and files.encryption.uniform_encryption else None
-    return WrittenIndexes.of(files.job, {path: by_column.get(path, uniform) for path in wanted},
-                             files.kms)
+    keys = master_keys_by_leaf(files.encryption, files.leaves)
+    by_path = {leaf.path: keys.get(leaf.ordinal) for leaf in files.leaves}
+    return WrittenIndexes.of(files.job, {path: by_path[path] for path in wanted}, files.kms)
 
 
 # --- how files are written -----------------------------------------------------------------------
@@ -318,8 +375,8 @@ class _Files:
         return self.wrapping
 
 
-def _files(job: Job, schema: pa.Schema, partition_by: tuple[str, ...],
-           bloom_filters: BloomFilters, encryption: Any, keys: Any,
+def _files(job: Job, schema: pa.Schema, partition_by: tuple[str, ...], sensitive: Sensitive,
+           bloom_filters: BloomFilters, encryption: Any, keys: WritingKeys,
            policy: Policy | FilePath | None, writer_options: WriterOptions, *,
            plaintext: bool) -> _Files:
     """Resolve the arguments of a write against its schema, and try them with a file in memory."""
@@ -328,17 +385,17 @@ def _files(job: Job, schema: pa.Schema, partition_by: tuple[str, ...],
     leaves = parquet_leaves(schema, **writer_options)
     if encryption is not None:  # that of pyarrow is converted below, with its own checks
         _check_partition_keys(as_configuration(encryption), partition_by)
-    given = as_policy(policy)
-    if given is not None:
-        rules = given.for_path(job.folder)
+    given = given_or_of_environment(policy)
+    rules = None if given is None else given.for_path(job.folder)
+    if rules is not None:
         check_partition_policy(rules, partition_by)
-        bloom_filters, encryption = with_policy(rules, bloom_filters, encryption, leaves,
-                                                plaintext=plaintext)
-    elif encryption is None and keys is not None and not plaintext:
+    bloom_filters, encryption = requested(rules, sensitive, bloom_filters, encryption, leaves,
+                                          plaintext=plaintext, partition_by=partition_by)
+    if rules is None and encryption is None and keys is not None and not plaintext:
         raise TypeError(KEYS_WITHOUT_USE)
     keys = None if encryption is None else keys
     encryption = resolve_columns(encryption, leaves)
-    if given is not None:
+    if rules is not None:
         check_encryption(rules, encryption, leaves)
         warn_of_unused_rules(rules, leaves, job.folder, partition_by)
     files = _Files(job, schema, leaves, partition_by, given,
@@ -354,13 +411,13 @@ def _check_partition_keys(encryption: EncryptionConfiguration,
     for name in partition_by:
         keyed = any(is_at_or_below(path, name)
                     for paths in (encryption.column_keys or {}).values() for path in paths)
-        if keyed or encryption.uniform_encryption:
+        if keyed or encryption.uniform_encryption or encryption.other_columns != "plaintext":
             raise ColumnError("it is to be encrypted, but its values would be part of folder "
                               "names: partition by another column, or use column_keys without it",
                               column=name)
 
 
-def _wrapping(encryption: EncryptionConfiguration | None, keys: Any) \
+def _wrapping(encryption: EncryptionConfiguration | None, keys: WritingKeys) \
         -> tuple[CachedKms | KeyEncryptionKeys | None, MasterKeyCheck | None, CachedKms | None]:
     """Return what wraps the data keys of all files, a check of the master keys, and the KMS."""
     if encryption is None:
@@ -368,7 +425,7 @@ def _wrapping(encryption: EncryptionConfiguration | None, keys: Any) \
     if not encryption.internal_key_material:
         raise UnsupportedError("internal_key_material=False: the key material of a data set is "
                                "always in its files; leave it out")
-    kms = writing_kms(keys_or_kms(keys, None), encryption)
+    kms = writing_kms(keys, encryption)
     if isinstance(kms, KeyEncryptionKeys):
         return kms, None, None
     if encryption.double_wrapping:

@@ -11,9 +11,11 @@ import pyarrow.fs as pa_fs
 from secure_bloom.arrow.masking import OnMissingKey
 from secure_bloom.datasets.dataset import Dataset, dataset
 from secure_bloom.datasets.sources import DatasetSource
-from secure_bloom.encryption_requirement import RequireEncryption
-from secure_bloom.errors import MissingExtraError, UnsupportedError
+from secure_bloom.errors import UnsupportedError, needs_extra
 from secure_bloom.keys.retrieval import Keys
+from secure_bloom.policy.policy import Policy
+from secure_bloom.policy.requirement import RequireEncryption
+from secure_bloom.storage.files import FilePath
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,12 +26,13 @@ if TYPE_CHECKING:
 def scan(source: DatasetSource | Dataset, keys: Keys = None, *, schema: pa.Schema | None = None,
          filesystem: pa_fs.FileSystem | None = None, with_source: bool = False,
          all_files: bool = False, require_encryption: RequireEncryption = None,
+         policy: Policy | FilePath | None = None,
          on_missing_key: OnMissingKey = "error", index: IndexUse = "auto") -> pl.LazyFrame:
     """Open Parquet files as a Polars LazyFrame.
 
     Row groups are skipped by partition, statistics and Bloom filters, using the filters of the
-    query that Polars can push down and express in Arrow. Polars filters the rows itself, so the
-    meaning of a filter is that of Polars. Only the columns that the query uses are read.
+    query that Polars can push down and express in Arrow. Polars filters the rows itself, so
+    its rules apply. Only the columns that the query uses are read.
 
     Parameters
     ----------
@@ -37,7 +40,7 @@ def scan(source: DatasetSource | Dataset, keys: Keys = None, *, schema: pa.Schem
         What :func:`secure_bloom.dataset` takes, or a data set that it has returned: then pass no
         other argument, and its ``report`` tells what a query has skipped.
     keys : KmsClient, ExplicitKeys, path of a keyring, or URI of a KMS, optional
-        For encrypted files. Default: the KMS of the environment, see ``docs/keys.md``. Without
+        For encrypted files. Default: the KMS of the environment, see the page "Keys". Without
         keys, or with ``secure_bloom.keys.NO_KEYS``, only plaintext parts can be read.
     schema : pyarrow.Schema, optional
         Default: all columns of all files, each with a type that holds the values of all files.
@@ -48,8 +51,10 @@ def scan(source: DatasetSource | Dataset, keys: Keys = None, *, schema: pa.Schem
     all_files : bool
         Read the folder of a table or of a streaming query as plain files. These may hold rows
         that the table has deleted.
-    require_encryption : bool, list of str, mapping of str to str, or Policy, optional
+    require_encryption : bool, list of str, or mapping of str to str, optional
         What must be encrypted; as for :func:`read_table`.
+    policy : Policy, path or URI, optional
+        What must be encrypted according to a policy; with ``require_encryption``, both must hold.
     on_missing_key : {"error", "null"}
         What happens to columns whose key is missing, or denied by the KMS; as for
         :func:`secure_bloom.dataset`. Polars keeps no metadata of columns, so it does not show
@@ -78,6 +83,7 @@ def scan(source: DatasetSource | Dataset, keys: Keys = None, *, schema: pa.Schem
     options: dict[str, Any] = {
         "keys": keys, "schema": schema, "filesystem": filesystem, "with_source": with_source,
         "all_files": all_files, "require_encryption": require_encryption,
+        "policy": policy,
         "on_missing_key": on_missing_key, "index": index}
     if not isinstance(source, Dataset):
         source = dataset(source, **options)
@@ -96,12 +102,9 @@ def import_polars() -> Any:
 
     Raises MissingExtraError if it is not installed.
     """
-    try:
+    with needs_extra("secure_bloom.scan needs Polars", "polars"):
         import polars
         import polars.io.plugins
-    except ImportError as error:
-        raise MissingExtraError(f"secure_bloom.scan needs Polars ({error}): "
-                                "pip install 'secure_bloom[polars]'") from error
     return polars
 
 

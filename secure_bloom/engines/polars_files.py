@@ -16,7 +16,8 @@ from secure_bloom.datasets.scan import ReadRows
 from secure_bloom.engines.polars_frames import as_frame
 from secure_bloom.errors import KeyRetrievalError
 from secure_bloom.parquet.column_chunk import ColumnChunk
-from secure_bloom.reader import ParquetFile
+from secure_bloom.reading.open_file import OpenFile
+from secure_bloom.storage.threads import in_order
 
 _READ_ALIKE = (
     pa.types.is_boolean, pa.types.is_integer, pa.types.is_float32, pa.types.is_float64,
@@ -50,7 +51,7 @@ class FrameReader:
         self._types, self._n_rows = dict(types), n_rows
 
     def __call__(self, files: list[OpenedFile]) -> Iterator[pl.DataFrame]:
-        plans = zip(files, self._pool.map(self._lazy_frame, files), strict=True)
+        plans = zip(files, in_order(self._pool, self._lazy_frame, files), strict=True)
         for is_native, some in groupby(plans, key=lambda plan: plan[1] is not None):
             if is_native:
                 for together in _groups(some, 0 if self._n_rows else _BYTES_TOGETHER):
@@ -145,7 +146,7 @@ def _path_of_version(opened: OpenedFile) -> str | None:
     return path if os.path.exists(path) else None
 
 
-def _decryption(file: ParquetFile, columns: frozenset[str]) \
+def _decryption(file: OpenFile, columns: frozenset[str]) \
         -> pl.ParquetDecryptionProperties | None:
     """Return the keys with which Polars reads columns of a file; None if that is not certain."""
     footer, keys = file.footer, file.keys

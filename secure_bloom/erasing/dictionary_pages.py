@@ -21,7 +21,7 @@ from secure_bloom.parquet.page_format import PageFormat
 from secure_bloom.parquet.pages import DictionaryPage, read_dictionary_page
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.parquet.thrift import I32, I64, LIST, STRUCT, Struct
-from secure_bloom.reader import ParquetFile
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.arrow_types import plain_type, storage_array
 
 # Field ids of parquet.thrift that this module uses.
@@ -37,7 +37,7 @@ _MAX_RATIO = 1024  # beyond that: values of a dictionary differ
 _WIDTHS = {"INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
 
 
-def dictionary_values(file: ParquetFile, chunk: ColumnChunk) -> list[pa.Array] | None:
+def dictionary_values(file: OpenFile, chunk: ColumnChunk) -> list[pa.Array] | None:
     """Return the values in the dictionary page of a column chunk; None if it has none.
 
     Several arrays, each of all values, if Arrow has no single type for them: times as INT96. The
@@ -73,7 +73,7 @@ def dictionary_values(file: ParquetFile, chunk: ColumnChunk) -> list[pa.Array] |
         return [with_arrow_type(array, arrow_type(file, chunk.column)) for array in arrays]
 
 
-def arrow_type(file: ParquetFile, column: LeafColumn) -> pa.DataType:
+def arrow_type(file: OpenFile, column: LeafColumn) -> pa.DataType:
     """Return the type of a leaf column's values, without dictionary and views."""
     t = leaf_types(pa.struct(file.schema))[column.ordinal]
     return without_views(t.value_type if pa.types.is_dictionary(t) else plain_type(t))
@@ -88,7 +88,7 @@ def with_arrow_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
         return array
 
 
-def _dictionary_page(file: ParquetFile, chunk: ColumnChunk) -> DictionaryPage | None:
+def _dictionary_page(file: OpenFile, chunk: ColumnChunk) -> DictionaryPage | None:
     """Return the dictionary page, also if the footer does not say that there is one."""
     if chunk.pages is None:
         return None

@@ -12,7 +12,7 @@ from secure_bloom.errors import UnsupportedError
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.page_format import PageFormat
 from secure_bloom.parquet.row_group import RowGroup
-from secure_bloom.reader import ParquetFile
+from secure_bloom.reading.open_file import OpenFile
 
 #: what pyarrow may store in several ways, and no file tells it: options that choose the way
 _STORED_TYPES: tuple[dict[str, Any], ...] = tuple(
@@ -32,7 +32,7 @@ class _Leaf(NamedTuple):
     max_repetition_level: int
 
 
-def encode_rows(rows: pa.Table, group: RowGroup, schema_file: bytes) -> ParquetFile:
+def encode_rows(rows: pa.Table, group: RowGroup, schema_file: bytes) -> OpenFile:
     """Write rows as one row group to memory, unencrypted, and open it.
 
     Parameters
@@ -55,7 +55,7 @@ def encode_rows(rows: pa.Table, group: RowGroup, schema_file: bytes) -> ParquetF
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, rows.schema, **options, **_options(chunks)) as writer:
         writer.write_table(rows, row_group_size=rows.num_rows)
-    return ParquetFile(sink.getvalue())
+    return OpenFile(sink.getvalue())
 
 
 def _options(chunks: dict[str, ColumnChunk]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import posixpath
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -28,9 +28,11 @@ from secure_bloom.index.index import Index
 from secure_bloom.index.planning import IndexUse
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.tables import table_of_files
+from secure_bloom.policy.requirement import Requirement
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.local_files import remove_checksum
 from secure_bloom.storage.rewrite import remove_leftovers_of
+from secure_bloom.storage.threads import in_order
 from secure_bloom.storage.visibility import STAGING, parquet_files, table_of
 
 Result = TypeVar("Result")
@@ -39,6 +41,7 @@ _TRIES = 5  # after other jobs have changed files meanwhile
 _MAX_PAUSE = 0.2  # seconds
 MAX_SHARE = 0.01  #: of all rows that may go, by default
 _MIN_HASH_KEY = 16  # bytes
+_AHEAD = 4  # queued files per thread
 
 _STATEMENTS = {
     # Delta's log would keep the values in the condition of a DELETE.
@@ -64,14 +67,18 @@ class Erasure:
     erased : ErasedValues
     keys, index, files_at_once
         As for :func:`secure_bloom.erase`.
+    requirement : Requirement, optional
+        What the files must meet.
 
     Raises UnsupportedError if the files belong to a table with a log.
     """
 
     def __init__(self, filesystem: pa_fs.FileSystem, path: str, erased: ErasedValues, keys: Keys,
-                 index: IndexUse, files_at_once: int = 1):
+                 index: IndexUse, files_at_once: int = 1,
+                 requirement: Requirement | None = None):
         self.filesystem, self.path, self.erased = filesystem, path, erased
         self.keys, self.index, self.files_at_once = keys, index, files_at_once
+        self._requirement = requirement
         _check_no_table(filesystem, path, erased.column)
         self.hash_key: bytes | None = None
         self.is_folder = filesystem.get_file_info(path).type == pa_fs.FileType.Directory
@@ -133,7 +140,7 @@ class Erasure:
     def find(self, advance: Callable[[float], None]) -> Occurrences:
         """Find the rows to erase."""
         return find_occurrences(self.path, self.erased, self.keys, self.filesystem,
-                                self.index, advance)
+                                self.index, advance, self._requirement)
 
     def _unsearched(self, found: Occurrences) -> list[str]:
         """Return what is said of metadata that may have the values."""
@@ -171,7 +178,7 @@ class Erasure:
         if not self.is_folder:
             remove()
             return [rewrite_in_place(self.filesystem, path, self.erased, set(groups), self.keys,
-                                     advance, self.hash_key)
+                                     advance, self.hash_key, self._requirement)
                     for path, groups in found.files.items()]
         job = Job(self.filesystem, self.path, False)
         if not found.files and not job.exists(f"{job.table}/{STAGING}"):
@@ -214,23 +221,18 @@ class Erasure:
         """Write the files without these rows; none of them is visible before the job commits."""
         done = [0.0] * len(found.files)
 
-        def rewrite(number: int, path: str, groups: set[int]) -> Rewritten:
+        def rewrite(item: tuple[int, tuple[str, Iterable[int]]]) -> Rewritten:
+            number, (path, groups) = item
+
             def tell(fraction: float) -> None:
                 done[number] = fraction
                 advance(sum(done) / len(done))
-            return rewrite_for_job(job, number, path, self.erased, groups, self.keys, tell,
-                                   self.hash_key)
+            return rewrite_for_job(job, number, path, self.erased, set(groups), self.keys, tell,
+                                   self.hash_key, self._requirement)
 
         with ThreadPoolExecutor(self.files_at_once) as pool:
-            tasks = [pool.submit(rewrite, number, path, set(groups))
-                     for number, (path, groups) in enumerate(found.files.items())]
-            try:
-                for task in tasks:
-                    yield task.result()
-            except BaseException:
-                for task in tasks:
-                    task.cancel()
-                raise
+            yield from in_order(pool, rewrite, enumerate(found.files.items()),
+                                _AHEAD * self.files_at_once)
 
     def _report(self, found: Occurrences, dry_run: bool) -> EraseResult:
         key = secrets.token_bytes(32) if self.hash_key is None else self.hash_key

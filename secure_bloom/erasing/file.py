@@ -7,7 +7,6 @@ import hmac
 import os
 import posixpath
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pyarrow.fs as pa_fs
@@ -15,13 +14,13 @@ import pyarrow.fs as pa_fs
 from secure_bloom.erasing.matching import ErasedValues
 from secure_bloom.erasing.remaining import RemainingRows
 from secure_bloom.erasing.result import ErasedFile
-from secure_bloom.errors import ChangedMeanwhileError, error_location
 from secure_bloom.keys.external import create_material, read_material
 from secure_bloom.keys.retrieval import Keys
-from secure_bloom.reader import ParquetFile
+from secure_bloom.maintain.new_version import opened_to_rewrite
+from secure_bloom.policy.requirement import Requirement
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import Source
-from secure_bloom.storage.rewrite import Rewrite
 from secure_bloom.storage.summary import StagedFile
 from secure_bloom.storage.visibility import material_path, relative_path, signature
 
@@ -39,7 +38,8 @@ class Rewritten(NamedTuple):
 
 
 def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_groups: set[int],
-                    keys: Keys, advance: Advance, hash_key: bytes | None) -> Rewritten:
+                    keys: Keys, advance: Advance, hash_key: bytes | None,
+                    requirement: Requirement | None = None) -> Rewritten:
     """Write a file of a job without the rows to erase.
 
     Parameters
@@ -54,6 +54,8 @@ def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_
         Those to write again: they have rows to erase, or values of these in their dictionaries.
     keys, advance, hash_key
         As for :func:`.erase`.
+    requirement : Requirement, optional
+        What the file must meet: it may not be the one that was searched.
 
     Raises
     ------
@@ -62,7 +64,7 @@ def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_
     FormatError, AuthenticationError, KeyRetrievalError, UnsupportedError
         If it cannot be written without these rows.
     """
-    with _opened(job.filesystem, path, keys) as (rewrite, file):
+    with opened_to_rewrite(job.filesystem, path, keys, requirement) as (rewrite, file):
         replaced = signature(job.filesystem.get_file_info(path))
         remaining = _remaining(file, erased, row_groups, advance, has_new_material=True)
         new = job.new_file(number, posixpath.dirname(relative_path(path, job.folder)))
@@ -83,9 +85,10 @@ def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_
 
 def rewrite_in_place(filesystem: pa_fs.FileSystem, path: str, erased: ErasedValues,
                      row_groups: set[int], keys: Keys, advance: Advance,
-                     hash_key: bytes | None) -> ErasedFile:
+                     hash_key: bytes | None,
+                     requirement: Requirement | None = None) -> ErasedFile:
     """Replace a file by one without the rows to erase; errors as for :func:`rewrite_for_job`."""
-    with _opened(filesystem, path, keys) as (rewrite, file):
+    with opened_to_rewrite(filesystem, path, keys, requirement) as (rewrite, file):
         remaining = _remaining(file, erased, row_groups, advance, has_new_material=False)
         before, has_other_names = _hmac(rewrite.source, hash_key), rewrite.has_other_names
         rewrite.replace_by(remaining.parts())
@@ -99,30 +102,13 @@ def _is_link(job: Job, path: str) -> bool:
     return job.filesystem.type_name == "local" and os.path.islink(path)
 
 
-@contextmanager
-def _opened(filesystem: pa_fs.FileSystem, path: str, keys: Keys) \
-        -> Iterator[tuple[Rewrite, ParquetFile]]:
-    with error_location(file=path), Rewrite(filesystem, path) as rewrite, \
-            ParquetFile(path, keys, filesystem=filesystem) as file:
-        if rewrite.source.version != file.version:  # or a link has a new target
-            raise ChangedMeanwhileError("the file was changed in the meantime; run it again")
-        yield rewrite, file
-
-
-def _remaining(file: ParquetFile, erased: ErasedValues, row_groups: set[int],
+def _remaining(file: OpenFile, erased: ErasedValues, row_groups: set[int],
                advance: Advance, *, has_new_material: bool) -> RemainingRows:
     """Find the rows to erase, and return the others."""
     with file.one_version():  # what the parts read later is covered by the rewrite
         found = {group: erased.in_group_of(file, group).rows
                  for group in sorted(row_groups) if group < file.num_row_groups}
-    done, size = 0, max(1, file.footer.start)
-
-    def count_bytes(num_bytes: int) -> None:
-        nonlocal done
-        done += num_bytes
-        advance(done / size)
-
-    remaining = RemainingRows(file, found, count_bytes, erased.stays,
+    remaining = RemainingRows(file, found, advance, erased.stays,
                               has_new_material=has_new_material)
     remaining.check()
     return remaining

@@ -17,7 +17,7 @@ from secure_bloom.erasing.matching import ErasedValues
 from secure_bloom.erasing.search import Occurrences
 from secure_bloom.errors import error_location
 from secure_bloom.keys.retrieval import Keys
-from secure_bloom.reader import ParquetFile
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.visibility import parquet_files
 
 Outcome = TypeVar("Outcome")
@@ -41,7 +41,7 @@ class LeftoverSearch:
         if not found.found_rows:
             return removed
 
-        def of_file(file: ParquetFile, path: str) -> RemovedValues:
+        def of_file(file: OpenFile, path: str) -> RemovedValues:
             groups = [group for group, rows in found.files[path].items() if rows]
             return removed_values(file, erased, groups)
 
@@ -51,7 +51,7 @@ class LeftoverSearch:
 
     def add_to(self, found: Occurrences, removed: RemovedValues) -> None:
         """Add the row groups in which such values are left."""
-        def look(file: ParquetFile, path: str) -> tuple[int, list[int]]:
+        def look(file: OpenFile, path: str) -> tuple[int, list[int]]:
             skip = found.files.get(path, ())
             return file.num_rows, groups_with_removed(file, removed, skip)
 
@@ -61,12 +61,12 @@ class LeftoverSearch:
     def _paths(self) -> list[str]:
         return parquet_files(self._filesystem, self._path)
 
-    def _each(self, work: Callable[[ParquetFile, str], Outcome], paths: list[str]) \
+    def _each(self, work: Callable[[OpenFile, str], Outcome], paths: list[str]) \
             -> dict[str, Outcome]:
         """Return what a function returns for each file."""
         def of_path(path: str) -> Outcome:
             with error_location(file=path), \
-                    ParquetFile(path, self._keys, filesystem=self._filesystem) as file, \
+                    OpenFile(path, self._keys, filesystem=self._filesystem) as file, \
                     file.one_version():
                 return work(file, path)
 

@@ -17,7 +17,7 @@ from secure_bloom.erasing.dictionary_pages import arrow_type, dictionary_values,
 from secure_bloom.erasing.matching import ErasedValues
 from secure_bloom.erasing.rows import RowReader
 from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.reader import ParquetFile
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.arrow_types import is_text_or_bytes, used_dictionary_values
 
 
@@ -63,7 +63,7 @@ class RemovedValues:
         return values.filter(found)
 
 
-def erased_in_dictionaries(file: ParquetFile, erased: ErasedValues, skip: Collection[int]) \
+def erased_in_dictionaries(file: OpenFile, erased: ErasedValues, skip: Collection[int]) \
         -> tuple[list[int], int]:
     """Return the row groups in whose dictionary the erased column has a value to erase.
 
@@ -84,7 +84,7 @@ def erased_in_dictionaries(file: ParquetFile, erased: ErasedValues, skip: Collec
     return found, num_read
 
 
-def columns_to_search(file: ParquetFile) -> list[LeafColumn]:
+def columns_to_search(file: OpenFile) -> list[LeafColumn]:
     """Return the columns whose dictionaries are searched for values that no row has.
 
     All, whoever claims to have written the file, except ordered dictionaries: these are scales,
@@ -95,7 +95,7 @@ def columns_to_search(file: ParquetFile) -> list[LeafColumn]:
             if not (pa.types.is_dictionary(t) and t.ordered)]
 
 
-def removed_values(file: ParquetFile, erased: ErasedValues, row_groups: Iterable[int]) \
+def removed_values(file: OpenFile, erased: ErasedValues, row_groups: Iterable[int]) \
         -> RemovedValues:
     """Return the values that the rows to erase have in all columns.
 
@@ -113,7 +113,7 @@ def removed_values(file: ParquetFile, erased: ErasedValues, row_groups: Iterable
     return removed
 
 
-def groups_with_removed(file: ParquetFile, removed: RemovedValues, skip: Collection[int]) \
+def groups_with_removed(file: OpenFile, removed: RemovedValues, skip: Collection[int]) \
         -> list[int]:
     """Return the row groups whose dictionaries have values of erased rows that no row uses.
 
@@ -125,7 +125,7 @@ def groups_with_removed(file: ParquetFile, removed: RemovedValues, skip: Collect
             and any(_has_unused(file, reader, number, column, removed) for column in columns)]
 
 
-def _has_unused(file: ParquetFile, reader: RowReader, group: int, column: LeafColumn,
+def _has_unused(file: OpenFile, reader: RowReader, group: int, column: LeafColumn,
                 removed: RemovedValues) -> bool:
     arrays = dictionary_values(file, file.footer.row_groups[group][column.ordinal])
     left = [removed.among(column.path, _comparable(values)) for values in arrays or ()]
@@ -147,7 +147,7 @@ def _others(values: pa.Array, used: pa.Array) -> pa.Array:
     return values.filter(pc.invert(pc.is_in(values, used)))
 
 
-def _values_of(file: ParquetFile, column: LeafColumn, batch: pa.RecordBatch) -> pa.Array:
+def _values_of(file: OpenFile, column: LeafColumn, batch: pa.RecordBatch) -> pa.Array:
     """Return the distinct values of a leaf column, which the batch is restricted to."""
     [leaf] = leaf_arrays(batch.column(0))
     values = with_arrow_type(used_dictionary_values(leaf), arrow_type(file, column))

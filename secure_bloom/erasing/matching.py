@@ -23,7 +23,7 @@ from secure_bloom.parquet.schema import LeafColumn, named_columns
 from secure_bloom.pruning.operands import operand
 from secure_bloom.pruning.predicates import Predicate
 from secure_bloom.pruning.value_list import ValueList
-from secure_bloom.reader import ParquetFile
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.arrow_types import is_text_or_bytes
 from secure_bloom.sbbf.probes import is_scalar
 from secure_bloom.sbbf.scalars import plain_values
@@ -80,7 +80,7 @@ class ErasedValues:
         """Return the condition of the rows to erase, as a filter."""
         return [[Predicate(self.column, "in", self._list)]]
 
-    def leaf(self, file: ParquetFile) -> LeafColumn | None:
+    def leaf(self, file: OpenFile) -> LeafColumn | None:
         """Return the leaf column of a file that has the values; None if it lacks that column.
 
         Raises ColumnError if it is a group of several.
@@ -99,7 +99,7 @@ class ErasedValues:
             parts.append(pa.array(rows))
         return ErasedRows(pa.concat_arrays([pa.array([], pa.bool_()), *parts]), found)
 
-    def in_group_of(self, file: ParquetFile, row_group: int) -> ErasedRows:
+    def in_group_of(self, file: OpenFile, row_group: int) -> ErasedRows:
         """Find the rows of a row group: none in a file without the column.
 
         Raises ChangedMeanwhileError if the file has no such row group: another version had it.

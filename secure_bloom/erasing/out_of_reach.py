@@ -16,12 +16,12 @@ from secure_bloom.storage.visibility import STAGING, parquet_files, relative_pat
 
 
 def unpublished(filesystem: pa_fs.FileSystem, folder: str) -> list[str]:
-    """Return what is said of the files that readers do not see, and that were not searched."""
+    """Return what is said of the files that readers do not see, and that were left alone."""
     hidden = unpublished_files(filesystem, folder)
     if not hidden:
         return []
     return [f"{count(len(hidden), 'file')} of jobs that have not ended: readers do not see them "
-            "yet, and they were not searched. Erase again when these jobs have ended; if none is "
+            "yet, and they were left alone. Run it again when these jobs have ended; if none is "
             f"running, see which files {table_of(folder)}/{STAGING} hides"]
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from secure_bloom.datasets.report import Counts
-from secure_bloom.display import Summarized, count, shown
+from secure_bloom.display import Result, count, shown
 
 
-@dataclass(frozen=True)
-class ErasedFile:
+@dataclass(frozen=True, repr=False)
+class ErasedFile(Result):
     """A file that lost rows, or values of such rows that were left in dictionaries.
 
     Attributes
@@ -23,8 +22,8 @@ class ErasedFile:
     rows_before, rows_removed : int
     hmac_before : str or None
         HMAC-SHA-256 of all bytes of the file before, in hexadecimal, with the key of the hashes of
-        values; None in a dry run, and without such a key. A hash without a key would tell whoever
-        guesses an erased value that the guess is right.
+        values; None in a dry run, and without such a key. Without a key, the hash would confirm a
+        correct guess of an erased value.
     sha256_after : str or None
         SHA-256 of all bytes of the new file, in hexadecimal; None in a dry run.
     has_other_names : bool
@@ -48,8 +47,8 @@ class ErasedFile:
     dictionaries: int = 0
 
 
-@dataclass(frozen=True)
-class ErasedValue:
+@dataclass(frozen=True, repr=False)
+class ErasedValue(Result):
     """A value that was asked for, without the value.
 
     Attributes
@@ -64,8 +63,8 @@ class ErasedValue:
     found: int
 
 
-@dataclass(frozen=True)
-class Absence:
+@dataclass(frozen=True, repr=False)
+class Absence(Result):
     """How it was verified that the values are gone.
 
     Attributes
@@ -95,7 +94,7 @@ class Absence:
 
 
 @dataclass(repr=False)
-class EraseResult(Summarized):
+class EraseResult(Result):
     """What an erasure has done, or what a dry run would do.
 
     Attributes
@@ -129,13 +128,15 @@ class EraseResult(Summarized):
     summaries: list[str] = field(default_factory=list)
     out_of_reach: list[str] = field(default_factory=list)
 
+    _derived = ("ok", "rows_removed", "dictionaries")
+
     @property
     def rows_removed(self) -> int:
         """Rows that had one of the values."""
         return sum(file.rows_removed for file in self.files)
 
     @property
-    def is_complete(self) -> bool:
+    def ok(self) -> bool:
         """Whether the values were verified to be absent, from rows and from dictionaries."""
         return self.absence is not None and not self.absence.found_rows \
             and not self.absence.found_dictionaries
@@ -145,17 +146,11 @@ class EraseResult(Summarized):
         """Row groups that were written again only because a dictionary had values of the rows."""
         return sum(file.dictionaries for file in self.files)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as a dictionary for JSON."""
-        return {**asdict(self), "rows_removed": self.rows_removed,
-                "dictionaries": self.dictionaries,
-                "is_complete": self.is_complete}
-
     def _headline(self) -> str:
         done = "would lose" if self.dry_run else "lost"
         return (f"{shown(self.path, 40)}: {count(len(self.files), 'file')} of {self.num_files:,} "
                 f"{done} {count(self.rows_removed, 'row')} of {self.num_rows:,}"
-                + ("" if self.dry_run else ", verified" if self.is_complete else ", not complete"))
+                + ("" if self.dry_run else ", verified" if self.ok else ", not complete"))
 
     def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[object]]]:
         return (("file", "rows before", "rows removed"),

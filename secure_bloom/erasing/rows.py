@@ -15,7 +15,7 @@ from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.arrow.views import filtered
 from secure_bloom.errors import FormatError, UnsupportedError, error_location
 from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.reader import ParquetFile
+from secure_bloom.reading.open_file import OpenFile
 
 _BATCH_ROWS = 65_536
 
@@ -26,7 +26,7 @@ class RowReader:
     ``stays`` says which entries of dictionaries :meth:`remaining` returns that no row has.
     """
 
-    def __init__(self, file: ParquetFile, stays: Stays = is_scale):
+    def __init__(self, file: OpenFile, stays: Stays = is_scale):
         self._file, self._stays = file, stays
         self._opened: dict[str, pq.ParquetFile] = {}
         self._int96 = [column for column in file.columns if column.type.physical_type == "INT96"]

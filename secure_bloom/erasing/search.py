@@ -16,7 +16,7 @@ from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.datasets.dataset_file import DatasetFile, OpenedFile
 from secure_bloom.datasets.lookup import Search
 from secure_bloom.datasets.report import BLOOM_FILTERS, READ, ScanReport, describe
-from secure_bloom.datasets.scan import Scan, pool_for
+from secure_bloom.datasets.scan import Scan
 from secure_bloom.erasing.leftovers import erased_in_dictionaries
 from secure_bloom.erasing.matching import ErasedValues
 from secure_bloom.erasing.rows import RowReader
@@ -24,9 +24,11 @@ from secure_bloom.erasing.user_metadata import metadata_with_values
 from secure_bloom.errors import ColumnError, error_location
 from secure_bloom.index.planning import IndexUse
 from secure_bloom.keys.retrieval import Keys
-from secure_bloom.reader import ParquetFile
+from secure_bloom.policy.requirement import Requirement
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.probes import parse_values
 from secure_bloom.storage.files import FilePath, resolve
+from secure_bloom.storage.threads import in_order, pool_for
 from secure_bloom.storage.versions import without_subtree
 from secure_bloom.storage.visibility import parquet_files
 
@@ -101,10 +103,11 @@ def only_in_dictionaries(groups: Mapping[int, int]) -> int:
 
 def find_occurrences(source: str | list[str], erased: ErasedValues, keys: Keys,
                      filesystem: pa_fs.FileSystem, index: IndexUse,
-                     advance: Callable[[float], None]) -> Occurrences:
+                     advance: Callable[[float], None],
+                     requirement: Requirement | None = None) -> Occurrences:
     """Search files, or the visible files of a folder; errors are those of ``find``."""
     search = Search(source, erased.column, [], keys, filesystem=filesystem, advance=advance,
-                    index=index, opens_all=True)
+                    index=index, opens_all=True, require_encryption=requirement)
     name = erased.column.split(".")[0]
     if any(name in file.partition_values for file in search.files):
         raise ColumnError("its values are in the names of folders, not in files: delete the "
@@ -144,8 +147,8 @@ def _find_in_dictionaries(search: Search, erased: ErasedValues, found: Occurrenc
             opened.close()
 
     with pool_for(search.access.filesystem) as pool:
-        for file, (groups, num_read, metadata) in zip(search.files, pool.map(look, search.files),
-                                                      strict=True):
+        looked = in_order(pool, look, search.files)
+        for file, (groups, num_read, metadata) in zip(search.files, looked, strict=True):
             found.add(file.path, file.num_rows, dict.fromkeys(groups, 0))
             found.num_dictionaries += num_read
             found.metadata.update(metadata)
@@ -170,7 +173,7 @@ def _candidates(search: Search, erased: ErasedValues, report: ScanReport) -> Ite
         yield from Scan(search.files, search.access, search.schema, filters, report).open_files()
 
 
-def _groups_with_values(file: ParquetFile, erased: ErasedValues) -> list[int]:
+def _groups_with_values(file: OpenFile, erased: ErasedValues) -> list[int]:
     """Return the row groups that may have one of the values in lists."""
     leaf = erased.leaf(file)
     if leaf is None:
@@ -195,15 +198,14 @@ def _count(opened: OpenedFile, erased: ErasedValues, counts: Counter[Any]) -> di
     return groups
 
 
-def parse_texts(path: FilePath, column: str, texts: list[str], keys: Keys,
-                filesystem: pa_fs.FileSystem | None = None) -> pa.Array:
+def parse_texts(path: FilePath, column: str, texts: list[str], keys: Keys) -> pa.Array:
     """Parse values to erase as values of the column, in the first file that has it.
 
     Raises ColumnError if no file has it; ValueError if a text is not such a value.
     """
-    filesystem, path = without_subtree(*resolve(path, filesystem))
+    filesystem, path = without_subtree(*resolve(path))
     for file in parquet_files(filesystem, path):
-        with ParquetFile(file, keys, filesystem=filesystem) as opened:
+        with OpenFile(file, keys, filesystem=filesystem) as opened:
             found = ErasedValues(column, texts).leaf(opened)
             if found is not None:
                 return parse_values(texts, leaf_types(pa.struct(opened.schema))[found.ordinal])

@@ -13,7 +13,7 @@ from secure_bloom.erasing.user_metadata import metadata_with_values
 from secure_bloom.errors import SecureBloomError
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.parquet.footer import MAGIC, MAGIC_ENCRYPTED
-from secure_bloom.reader import ParquetFile
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.inside import check_inside, delete_file
 from secure_bloom.storage.local_files import remove_checksum
@@ -102,7 +102,7 @@ def _has_other_names(filesystem: pa_fs.FileSystem, path: str) -> bool:
 
 def _may_have_values(filesystem: pa_fs.FileSystem, path: str) -> bool:
     try:
-        with ParquetFile(path, NO_KEYS, filesystem=filesystem) as file:
+        with OpenFile(path, NO_KEYS, filesystem=filesystem) as file:
             return bool(file.num_row_groups) or file.footer.may_have_extensions \
                 or bool(metadata_with_values(file))
     except SecureBloomError:  # it has row groups of other files, is encrypted, or is damaged

@@ -15,13 +15,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from secure_bloom.encryption import EncryptionConfiguration
+from secure_bloom.encryption import Encryption, EncryptionConfiguration, UniformKey
 from secure_bloom.keys import Keyring
 from secure_bloom.maintain.build import build_filter
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.header import encode_header
-from secure_bloom.reader import ParquetFile
+from secure_bloom.policy import NO_POLICY
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.options import BloomFilterOptions
 from secure_bloom.verify.measure import ColumnHashes
 from secure_bloom.writer import write_table
@@ -29,7 +30,8 @@ from secure_bloom.writer import write_table
 _OFFSETS = 9, 10, 11  # ColumnMetaData fields: data, index and dictionary page offsets
 
 
-def leaking_file(table: pa.Table, columns: Iterable[str], keys: Any = None, **writer: Any) -> bytes:
+def leaking_file(table: pa.Table, columns: Iterable[str], keys: Any = None, *,
+                 encryption: Encryption, **writer: Any) -> bytes:
     """Create an encrypted file with plaintext filters, in the layout of arrow-rs.
 
     Parameters
@@ -38,13 +40,15 @@ def leaking_file(table: pa.Table, columns: Iterable[str], keys: Any = None, **wr
     columns : iterable of str
         Dotted paths of the columns that get plaintext filters.
     keys : optional
-        The keys for reading the file that ``writer`` encrypts.
-    **writer
+        For reading the file and, with an EncryptionConfiguration, for writing it.
+    encryption, **writer
         Arguments of :func:`secure_bloom.write_table`.
     """
     sink = pa.BufferOutputStream()
-    write_table(table, sink, bloom_filters={}, **writer)
-    file = ParquetFile(sink.getvalue(), keys)
+    write_table(table, sink, bloom_filters={}, encryption=encryption, policy=NO_POLICY,
+                write_page_index=False,
+                keys=None if isinstance(encryption, UniformKey) else keys, **writer)
+    file = OpenFile(sink.getvalue(), keys)
     hashes, wanted = ColumnHashes(file, keys), set(columns)
     data, taken = bytearray(), 0
     for number, chunks in enumerate(file.footer.row_groups):
@@ -85,7 +89,7 @@ def main(folder: str) -> None:
     for name in ("footer", "pii"):
         keyring.add(name)
     data = leaking_file(
-        load("flights.csv.zip"), ["tailnum", "dest"], keyring, kms=keyring,
+        load("flights.csv.zip"), ["tailnum", "dest"], keyring,
         encryption=EncryptionConfiguration("footer", {"pii": ["tailnum"]}, plaintext_footer=True),
         row_group_size=100_000)
     (target / "flights").mkdir()

@@ -1,7 +1,7 @@
 """The data-set index: where values are in a table of many files, in one small read.
 
 ``secure_bloom.index.build`` builds or updates it, :class:`Index` looks values up. Readers of
-secure_bloom use it by themselves. See ``docs/table-index.md``.
+secure_bloom use it by themselves. See the page "The index of a table".
 
 Names are imported when they are first used: readers import this package, but mostly need few of its
 modules.
@@ -9,8 +9,9 @@ modules.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from secure_bloom.public_names import public_names
 
 _HOME = {
     "Index": "secure_bloom.index.index",
@@ -23,8 +24,7 @@ _HOME = {
     "build": "secure_bloom.index.index",
 }
 
-__all__ = ["Index", "IndexFinding", "IndexInfo", "IndexRotation", "IndexVerification", "Lookup",
-           "UpdateResult", "build"]
+__all__ = sorted(_HOME)
 
 if TYPE_CHECKING:  # the same names, for mypy, pyright and editors
     from secure_bloom.index.index import Index as Index
@@ -36,9 +36,4 @@ if TYPE_CHECKING:  # the same names, for mypy, pyright and editors
     from secure_bloom.index.rotation import IndexRotation as IndexRotation
     from secure_bloom.index.update import UpdateResult as UpdateResult
 else:
-    def __getattr__(name: str) -> object:
-        if name not in _HOME:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(_HOME[name]), name)
-        globals()[name] = value
-        return value
+    __getattr__, __dir__ = public_names(__name__, _HOME)

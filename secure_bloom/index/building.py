@@ -9,11 +9,18 @@ import numpy as np
 import pyarrow.fs as pa_fs
 
 from secure_bloom.index.file_table import FileEntry, FileTable
-from secure_bloom.index.geometry import MAX_PAIRS, MAX_ROW_GROUPS, Geometry, pack
+from secure_bloom.index.geometry import (
+    MAX_NEW_ROW_GROUPS,
+    MAX_PAIRS,
+    Geometry,
+    pack,
+    place_of,
+)
 from secure_bloom.index.pair_store import PairStore, slice_bits_for
 from secure_bloom.index.sealing import IndexKey
 from secure_bloom.index.segment import SegmentInfo
 from secure_bloom.index.segment_writer import write_segment
+from secure_bloom.parquet.row_ranges import ALL_ROWS
 from secure_bloom.sbbf.column_type import ColumnType
 
 BUDGET = 128 * 1024 * 1024  #: bytes
@@ -39,9 +46,14 @@ class SegmentBuilder:
         self._pairs = PairStore(budget)
         self._lock = Lock()
 
+    @staticmethod
+    def can_have(row_groups: int) -> bool:
+        """Whether an empty segment can have a file with so many row groups."""
+        return row_groups <= MAX_NEW_ROW_GROUPS
+
     def has_room(self, row_groups: int) -> bool:
         """Whether the segment can have a further file with so many row groups."""
-        return self._num_row_groups + row_groups <= MAX_ROW_GROUPS \
+        return self._num_row_groups + row_groups <= MAX_NEW_ROW_GROUPS \
             and len(self._pairs) < MAX_PAIRS // 2
 
     def add_file(self, entry: FileEntry) -> AddedFile:
@@ -61,23 +73,24 @@ class SegmentBuilder:
         """Make the entry of a file cover no file."""
         self._files[number] = self._files[number].void()
 
-    def add(self, group: int, hashes: np.ndarray) -> None:
-        """Add the hashes of values (XXH64, uint64) of a row group of the segment."""
-        self._pairs.add(pack(self._key.fingerprints(hashes), group))
+    def add(self, group: int, hashes: np.ndarray, range_: int = ALL_ROWS) -> None:
+        """Add the hashes of values (XXH64, uint64) of a range of a row group of the segment."""
+        self._pairs.add(pack(self._key.fingerprints(hashes), place_of(group, range_)))
 
     def add_pairs(self, first_group: int, pairs: Iterable[np.ndarray]) -> None:
         """Add pairs whose row groups are counted from ``first_group``."""
         for part in pairs:
-            self._pairs.add(part + np.uint64(first_group))
+            self._pairs.add(part + place_of(first_group, 0))
 
     def write(self, filesystem: pa_fs.FileSystem, folder: str) -> SegmentInfo:
         """Write the segment."""
         total = self._pairs.finish()
-        geometry = Geometry.of(total, self._num_row_groups)
+        files = FileTable.of(self._files)
+        geometry = Geometry.of(total, self._num_row_groups, has_ranges=files.has_large_row_groups)
         slice_bits = slice_bits_for(total, self._budget, geometry.page_bits)
         return write_segment(filesystem, folder, self._key, self.column_type, geometry,
-                             self._pairs.slices(slice_bits), slice_bits,
-                             FileTable.of(self._files))
+                             map(geometry.repacked, self._pairs.slices(slice_bits)), slice_bits,
+                             files)
 
     def close(self) -> None:
         """Discard what was collected."""
@@ -90,9 +103,9 @@ class AddedFile:
     def __init__(self, builder: SegmentBuilder, number: int, first_group: int):
         self._builder, self._number, self._first_group = builder, number, first_group
 
-    def add(self, row_group: int, hashes: np.ndarray) -> None:
-        """Add the hashes of values of one of its row groups."""
-        self._builder.add(self._first_group + row_group, hashes)
+    def add(self, row_group: int, hashes: np.ndarray, range_: int = ALL_ROWS) -> None:
+        """Add the hashes of values of one of its row groups, or of a range of its rows."""
+        self._builder.add(self._first_group + row_group, hashes, range_)
 
     def add_pairs(self, pairs: Iterable[np.ndarray]) -> None:
         """Add pairs whose row groups are counted from 0 in the file."""

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import posixpath
-import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
-from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -18,12 +15,13 @@ from secure_bloom.errors import ChangedMeanwhileError, FormatError, error_locati
 from secure_bloom.index.file_table import FileTable
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest
-from secure_bloom.index.sealing import IndexKey
 from secure_bloom.index.segment import Match, PageRead, Segment, SegmentInfo
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys.cache import LIFETIME, CachedKms
+from secure_bloom.parquet.row_ranges import parts_of
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.probes import ValueHashes, value_hashes
+from secure_bloom.storage.cache import Cache
 
 _Result = TypeVar("_Result")
 
@@ -53,14 +51,16 @@ class Coverage(NamedTuple):
 class Hits(NamedTuple):
     """Where values may be in a segment.
 
-    ``values`` are positions of the values that were looked up; files and row groups are numbers.
-    ``unanswered`` are the positions of values for which the segment cannot answer.
+    ``values`` are positions of the values that were looked up; files and row groups are numbers,
+    ``parts`` are those of the row groups, see :mod:`.row_ranges`. ``unanswered`` are the positions
+    of values for which the segment cannot answer.
     """
 
     segment: int
     values: np.ndarray
     files: np.ndarray
     row_groups: np.ndarray
+    parts: np.ndarray
     unanswered: np.ndarray
 
 
@@ -204,9 +204,10 @@ class _Plan(NamedTuple):
 
     def hits(self, number: int, matches: list[Match]) -> Hits:
         empty = np.empty(0, np.int64)
-        probes, files, groups = map(np.concatenate, zip(
-            (empty, empty, empty), *matches, strict=True))
-        return Hits(number, self.hashes.numbers[probes], files, groups, self.hashes.unknown)
+        probes, files, groups, ranges = map(np.concatenate, zip(
+            (empty, empty, empty, empty.astype(np.uint64)), *matches, strict=True))
+        return Hits(number, self.hashes.numbers[probes], files, groups, parts_of(ranges),
+                    self.hashes.unknown)
 
 
 def _chunks(plans: list[_Plan]) -> Iterator[list[tuple[int, PageRead]]]:
@@ -226,9 +227,8 @@ def _chunks(plans: list[_Plan]) -> Iterator[list[tuple[int, PageRead]]]:
 
 # --- opened indexes of this process --------------------------------------------------------------
 
-_KEPT = 16  # each has its segments open
-_opened: OrderedDict[tuple[str, str], tuple[float, ColumnIndex]] = OrderedDict()
-_lock = Lock()
+# Each has its segments open. They are kept without use as long as keys are cached.
+_opened: Cache[ColumnIndex] = Cache(16, LIFETIME)
 
 
 def open_column(filesystem: pa_fs.FileSystem, table: str, column: str,
@@ -242,9 +242,7 @@ def open_column(filesystem: pa_fs.FileSystem, table: str, column: str,
 
 def opened_before(filesystem: pa_fs.FileSystem, table: str, column: str) -> ColumnIndex | None:
     """Return an index as this process opened it last; None if it is no longer open."""
-    with _lock:
-        _, known = _opened.get(_place(IndexFolder(filesystem, table, column)), (0, None))
-    return known if known is not None and known.folder.filesystem.equals(filesystem) else None
+    return _opened_before(IndexFolder(filesystem, table, column))
 
 
 def with_newest(use: Callable[[], _Result]) -> _Result:
@@ -265,43 +263,22 @@ def _open_newest(folder: IndexFolder, kms: CachedKms | None) -> ColumnIndex | No
             raise FormatError("no manifest of the index is complete; build it again",
                               file=folder.manifest_path(versions[-1]), column=folder.column)
         return None
-    known = _kept(folder, manifest.key)
+    known = _opened_before(folder)
+    if known is not None and known.manifest.key != manifest.key:
+        known = None
     if known is not None and known.manifest == manifest:
         return known
     segments = {} if known is None else {one.info.id: one for one in known.segments}
     found = ColumnIndex(folder, manifest, segments)
-    _keep(found)
+    _opened.put(_place(folder), found)
     return found
 
 
-def _kept(folder: IndexFolder, key: IndexKey) -> ColumnIndex | None:
-    """Return the index as it was opened last, if it has this key."""
-    place = _place(folder)
-    with _lock:
-        _close_unused()
-        _, known = _opened.get(place, (0, None))
-        if known is None or known.manifest.key != key \
-                or not known.folder.filesystem.equals(folder.filesystem):
-            return None
-        _opened[place] = time.monotonic(), known
-        _opened.move_to_end(place)
+def _opened_before(folder: IndexFolder) -> ColumnIndex | None:
+    known = _opened.get(_place(folder))
+    if known is None or not known.folder.filesystem.equals(folder.filesystem):
+        return None
     return known
-
-
-def _keep(index: ColumnIndex) -> None:
-    """Keep an index open for later lookups, instead of the least recently used one."""
-    place = _place(index.folder)
-    with _lock:
-        _opened[place] = time.monotonic(), index
-        _opened.move_to_end(place)
-        _close_unused()
-
-
-def _close_unused() -> None:
-    """Forget the indexes that were used least recently, or as long ago as keys are cached."""
-    oldest = time.monotonic() - LIFETIME
-    while _opened and (len(_opened) > _KEPT or next(iter(_opened.values()))[0] < oldest):
-        _opened.popitem(last=False)
 
 
 def _place(folder: IndexFolder) -> tuple[str, str]:

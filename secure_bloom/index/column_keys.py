@@ -5,12 +5,12 @@ from __future__ import annotations
 from secure_bloom.errors import KeyNotFoundError, UnsupportedError
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.reader import ParquetFile
+from secure_bloom.reading.open_file import OpenFile
 
 UNENCRYPTED = None  #: stands for a column chunk without encryption
 
 
-def master_keys(file: ParquetFile, column: LeafColumn) -> set[str | None]:
+def master_keys(file: OpenFile, column: LeafColumn) -> set[str | None]:
     """Return the master keys of a column's chunks; None for those without encryption.
 
     Raises
@@ -23,7 +23,7 @@ def master_keys(file: ParquetFile, column: LeafColumn) -> set[str | None]:
     return {_master_key(file, chunks[column.ordinal]) for chunks in file.footer.row_groups}
 
 
-def _master_key(file: ParquetFile, chunk: ColumnChunk) -> str | None:
+def _master_key(file: OpenFile, chunk: ColumnChunk) -> str | None:
     footer = file.footer
     encryption = chunk.encryption
     if encryption is None:
@@ -31,7 +31,7 @@ def _master_key(file: ParquetFile, chunk: ColumnChunk) -> str | None:
     metadata = chunk.key_metadata if encryption == "column key" else footer.footer_key_metadata
     found = footer.crypto.master_key(metadata)
     if found is None and metadata is not None:
-        raise KeyNotFoundError("the column is encrypted; pass keys (--keyring)", file=file.name,
+        raise KeyNotFoundError("the column is encrypted; pass keys (--keys)", file=file.name,
                                **chunk.place)
     if found is None:
         raise UnsupportedError("the file was encrypted with explicit keys; an index needs a KMS, "

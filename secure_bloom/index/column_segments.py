@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from threading import Lock
 from typing import NamedTuple
 
@@ -21,7 +23,7 @@ from secure_bloom.index.segment import SegmentInfo
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.index.written_hashes import WrittenHashes
 from secure_bloom.parquet.schema import LeafColumn, filter_columns
-from secure_bloom.reader import ParquetFile
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.verify.measure import ColumnHashes
 
@@ -89,13 +91,15 @@ class SegmentMaker:
         self._restamped: dict[str, Restamp] = {}
         self._lock = Lock()
 
-    def add(self, file: ParquetFile, path: str, stamp: Stamp,
+    def add(self, file: OpenFile, path: str, stamp: Stamp,
             written: WrittenHashes | None = None) -> str:
         """Cover an open file, which has this stamp; return INDEXED, RESTAMPED, or why not.
 
         ``written`` was collected while the file was written. Otherwise, its values are read.
         """
         entry = FileEntry.of(file, path, stamp)
+        if not SegmentBuilder.can_have(entry.row_groups):
+            return f"{entry.row_groups:,} row groups are too many for an index"
         try:
             column = leaf_column(file, self._folder.column)
         except ColumnError as error:
@@ -113,8 +117,8 @@ class SegmentMaker:
                 added.add_pairs(pairs)
             elif column is not None:
                 with file.one_version():
-                    for row_group, hashes in column_hashes(file, column):
-                        added.add(row_group, hashes)
+                    for portion in column_hashes(file, column):
+                        added.add(*portion)
         except BaseException:
             added.set_void()
             raise
@@ -135,7 +139,7 @@ class SegmentMaker:
         for builder in self._builders.values():
             builder.close()
 
-    def _refused(self, file: ParquetFile, column: LeafColumn) -> str | None:
+    def _refused(self, file: OpenFile, column: LeafColumn) -> str | None:
         found = master_keys(file, column)
         if self._master_key is None and found - {UNENCRYPTED}:
             raise UnsupportedError("this file encrypts the column, but its index has no "
@@ -158,7 +162,7 @@ class SegmentMaker:
             return builder.add_file(entry)
 
 
-def leaf_column(file: ParquetFile, path: str) -> LeafColumn | None:
+def leaf_column(file: OpenFile, path: str) -> LeafColumn | None:
     """Return a column of a file; None if it has no such column.
 
     Raises ColumnError if the column cannot have a filter.
@@ -169,15 +173,24 @@ def leaf_column(file: ParquetFile, path: str) -> LeafColumn | None:
     return column
 
 
-def column_hashes(file: ParquetFile, column: LeafColumn) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the row groups of a column with hashes of their values, many at a time."""
+class Portion(NamedTuple):
+    """Hashes of values of a row group, and the range of its rows that has them."""
+
+    row_group: int
+    hashes: np.ndarray
+    range: int
+
+
+def column_hashes(file: OpenFile, column: LeafColumn) -> Iterator[Portion]:
+    """Yield hashes of the values of a column, many at a time."""
     stored = ColumnHashes(file, file.keys)
     for row_group in range(file.num_row_groups):
-        waiting: list[np.ndarray] = []
-        for _, hashes in stored.read(row_group, column):
-            waiting.append(hashes)
-            if sum(map(len, waiting)) >= _PART:
-                yield row_group, np.concatenate(waiting)
-                waiting = []
-        if waiting:
-            yield row_group, np.concatenate(waiting)
+        for range_, found in groupby(stored.read_by_range(row_group, column), itemgetter(0)):
+            waiting: list[np.ndarray] = []
+            for _, hashes in found:
+                waiting.append(hashes)
+                if sum(map(len, waiting)) >= _PART:
+                    yield Portion(row_group, np.concatenate(waiting), range_)
+                    waiting = []
+            if waiting:
+                yield Portion(row_group, np.concatenate(waiting), range_)

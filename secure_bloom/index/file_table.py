@@ -35,7 +35,8 @@ import pyarrow as pa
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.index.geometry import MAX_ROW_GROUPS
 from secure_bloom.index.stamps import Stamp
-from secure_bloom.reader import ParquetFile
+from secure_bloom.parquet import row_ranges
+from secure_bloom.reading.open_file import OpenFile
 
 DIGEST_SIZE = 16
 MAX_BYTES = 128 * 1024 * 1024  #: of a file table, not compressed
@@ -61,7 +62,7 @@ class FileEntry(NamedTuple):
     schema: bytes
 
     @classmethod
-    def of(cls, file: ParquetFile, path: str, stamp: Stamp) -> FileEntry:
+    def of(cls, file: OpenFile, path: str, stamp: Stamp) -> FileEntry:
         """Return the entry of an open file."""
         return cls(path, *stamp, file.num_row_groups, file.num_rows, content_id(file, stamp),
                    footer_digest(file), file.schema.serialize().to_pybytes())
@@ -164,6 +165,11 @@ class FileTable:
         """Number of row groups of all files."""
         return int(self.first_group[-1])
 
+    @property
+    def has_large_row_groups(self) -> bool:
+        """Whether it is worth while to know where in a row group values are."""
+        return row_ranges.are_worth_it(self.row_counts, self.row_group_counts)
+
     @cached_property
     def parsed_schemas(self) -> list[pa.Schema]:
         """Schema of each file; equal ones are one object."""
@@ -252,7 +258,7 @@ def _parsed(serialized: bytes) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(serialized))
 
 
-def content_id(file: ParquetFile, stamp: Stamp) -> bytes:
+def content_id(file: OpenFile, stamp: Stamp) -> bytes:
     """Return what stays the same while keys are rotated, and filters added or removed.
 
     It differs between any two files that were written separately. Of an encrypted file it depends
@@ -266,7 +272,7 @@ def content_id(file: ParquetFile, stamp: Stamp) -> bytes:
                    + repr(rows).encode())
 
 
-def footer_digest(file: ParquetFile) -> bytes:
+def footer_digest(file: OpenFile) -> bytes:
     """Return the start of the SHA-256 of the stored footer."""
     return _digest(file.stored_footer)
 

@@ -28,7 +28,7 @@ from secure_bloom.keys.cache import CachedKms
 from secure_bloom.storage import inside
 from secure_bloom.storage.files import make_folder, write_file
 from secure_bloom.storage.local_files import temporary_target
-from secure_bloom.storage.local_listing import folder_expected, list_folder
+from secure_bloom.storage.local_listing import folder_expected, list_folder, with_valid_names
 from secure_bloom.storage.small_files import open_small, read_constant
 
 INDEX = "_index"
@@ -160,7 +160,7 @@ class IndexFolder:
     def infos(self) -> list[pa_fs.FileInfo]:
         """List the files."""
         found = list_folder(self.filesystem, self.path, True)
-        return [info for info in found if info.type == pa_fs.FileType.File]
+        return [info for info in with_valid_names(found) if info.type == pa_fs.FileType.File]
 
     def own_infos(self) -> list[pa_fs.FileInfo]:
         """List the files whose names this library makes."""
@@ -279,7 +279,7 @@ def indexed_columns(filesystem: pa_fs.FileSystem, table: str) -> list[str]:
         if filesystem.get_file_info(path).type == pa_fs.FileType.Directory:
             raise
         return []  # what is there is a file, or a link to itself
-    return sorted(unquote(info.base_name) for info in found
+    return sorted(unquote(info.base_name) for info in with_valid_names(found)
                   if info.type == pa_fs.FileType.Directory)
 
 

@@ -6,18 +6,20 @@ be merged without the values: bits that a small segment stores are page and buck
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.index.pages import PageLayout
+from secure_bloom.parquet.row_ranges import ALL_ROWS, RANGE_BITS, common_ranges, narrowed
 from secure_bloom.sbbf.kernel_choice import kernels_for
 
 FINGERPRINT_BITS = 38  #: D pairs of value and row group give D / 2**38 false row groups a lookup
 MAX_GROUP_BITS = 64 - FINGERPRINT_BITS
 MAX_ROW_GROUPS = 1 << MAX_GROUP_BITS  #: of one segment
+MAX_NEW_ROW_GROUPS = MAX_ROW_GROUPS >> RANGE_BITS  #: of one segment that is not merged from others
 MAX_PAIRS = 1 << (FINGERPRINT_BITS - 4)  #: of one segment
 CACHED_PAIRS = 1 << 17  #: pairs that fit the cache of a processor while they are sorted
 _PAGE_BITS = 13  # a page has at most 2**13 buckets, with 1/2 to 1 entry each
@@ -25,14 +27,18 @@ _PAGE_BITS = 13  # a page has at most 2**13 buckets, with 1/2 to 1 entry each
 
 @dataclass(frozen=True)
 class Geometry:
-    """The bits of page, bucket and row group; the other bits of a fingerprint are the remainder."""
+    """The bits of page, bucket and row group; the other bits of a fingerprint are the remainder.
+
+    ``range_bits`` are those of the range of rows that has the value; 0: that is not known.
+    """
 
     page_bits: int
     bucket_bits: int
     group_bits: int
+    range_bits: int = 0
 
     @classmethod
-    def of(cls, pairs: int, row_groups: int) -> Geometry:
+    def of(cls, pairs: int, row_groups: int, *, has_ranges: bool = False) -> Geometry:
         """Return the geometry for a segment with at most so many pairs, and row groups.
 
         Raises ValueError if one segment cannot hold them.
@@ -41,7 +47,15 @@ class Geometry:
             raise ValueError("too many values or row groups for one segment of an index")
         total = max(1, (max(pairs, 1) - 1).bit_length())
         bucket_bits = min(total, _PAGE_BITS)
-        return cls(total - bucket_bits, bucket_bits, max(1, (max(row_groups, 1) - 1).bit_length()))
+        found = cls(total - bucket_bits, bucket_bits,
+                    max(1, (max(row_groups, 1) - 1).bit_length()))
+        return replace(found, range_bits=found._range_bits()) if has_ranges else found
+
+    def _range_bits(self) -> int:
+        """Return how many bits of a range there is room for: one less if that saves a byte."""
+        spare = -self.entry_bits % 8
+        bits = min(RANGE_BITS - (spare == RANGE_BITS - 1), MAX_GROUP_BITS - self.group_bits)
+        return bits if bits > 1 else 0
 
     @classmethod
     def from_json(cls, fields: Any) -> Geometry:
@@ -58,21 +72,26 @@ class Geometry:
             if fields["fingerprint_bits"] != FINGERPRINT_BITS:
                 raise UnsupportedError("this segment of the index has fingerprints of another "
                                        "length; a newer secure_bloom may have written it")
-            if len(fields) != 4:
+            if not fields.keys() <= {"fingerprint_bits", *asdict(cls(0, 0, 0))}:
                 raise UnsupportedError("the geometry of a segment has unknown fields; a newer "
                                        "secure_bloom may have written it")
-            found = cls(*(fields[name] for name in ("page_bits", "bucket_bits", "group_bits")))
-        except (TypeError, KeyError):
+            found = cls(fields["page_bits"], fields["bucket_bits"], fields["group_bits"],
+                        fields.get("range_bits", 0))
+        except (TypeError, KeyError, AttributeError):
             raise FormatError("the geometry of a segment is invalid") from None
         bits = asdict(found).values()
         if any(type(one) is not int or one < 0 for one in bits) or found.remainder_bits < 4 \
-                or found.bucket_bits > 30 or not 1 <= found.group_bits <= MAX_GROUP_BITS:
+                or found.bucket_bits > 30 or found.group_bits < 1 or found.range_bits > RANGE_BITS \
+                or found.place_bits > MAX_GROUP_BITS:
             raise FormatError("the geometry of a segment is invalid")
         return found
 
     def to_json(self) -> dict[str, int]:
         """Return what the footer of a segment records."""
-        return {"fingerprint_bits": FINGERPRINT_BITS, **asdict(self)}
+        fields = {"fingerprint_bits": FINGERPRINT_BITS, **asdict(self)}
+        if not self.range_bits:  # readers without support for ranges refuse the field
+            del fields["range_bits"]
+        return fields
 
     @property
     def num_pages(self) -> int:
@@ -85,9 +104,14 @@ class Geometry:
         return FINGERPRINT_BITS - self.page_bits - self.bucket_bits
 
     @property
+    def place_bits(self) -> int:
+        """Bits of a place: row group and range."""
+        return self.group_bits + self.range_bits
+
+    @property
     def entry_bits(self) -> int:
-        """Bits of an entry: remainder and row group."""
-        return self.remainder_bits + self.group_bits
+        """Bits of an entry: remainder and place."""
+        return self.remainder_bits + self.place_bits
 
     @property
     def layout(self) -> PageLayout:
@@ -103,45 +127,82 @@ class Geometry:
 
     def split(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return slots (page above bucket) and entries of pairs as :func:`pack` returns them."""
-        top, groups = unpack(pairs)
+        top, places = unpack(pairs)
         entries = top & _mask(self.remainder_bits)
-        entries <<= np.uint64(self.group_bits)  # in place, as fresh memory takes more time
-        entries |= groups
+        entries <<= np.uint64(self.place_bits)  # in place, as fresh memory takes more time
+        entries |= places
         top >>= np.uint64(self.remainder_bits)
         return top, entries
 
     def join(self, page: int, buckets: np.ndarray, entries: np.ndarray) \
             -> tuple[np.ndarray, np.ndarray]:
-        """Return fingerprints (their bits lowest) and row groups of a decoded page; uint64."""
+        """Return fingerprints (their bits lowest) and places of a decoded page; uint64."""
         slots = np.uint64(page << self.bucket_bits) | buckets
-        top = slots << np.uint64(self.remainder_bits) | entries >> np.uint64(self.group_bits)
-        return top, entries & _mask(self.group_bits)
+        top = slots << np.uint64(self.remainder_bits) | entries >> np.uint64(self.place_bits)
+        return top, entries & _mask(self.place_bits)
+
+    def groups_and_ranges(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the row groups and ranges of places; uint64."""
+        if not self.range_bits:
+            return places, np.full_like(places, ALL_ROWS)
+        return places >> np.uint64(self.range_bits), places & _mask(self.range_bits)
+
+    def repacked(self, pairs: np.ndarray) -> np.ndarray:
+        """Return pairs whose ranges have RANGE_BITS with as many as this geometry has."""
+        if self.range_bits == RANGE_BITS:
+            return pairs
+        places = pairs & _mask(MAX_GROUP_BITS)
+        new = place_of(places >> np.uint64(RANGE_BITS), places & _mask(RANGE_BITS),
+                       self.range_bits)
+        return pack(pairs, new)
 
 
-def pack(fingerprints: np.ndarray, groups: np.ndarray | int) -> np.ndarray:
-    """Return pairs as uint64, which sort by fingerprint, then by row group.
+def place_of(groups: np.ndarray | int, ranges: np.ndarray | int,
+             range_bits: int = RANGE_BITS) -> np.ndarray:
+    """Return places: row groups, and ranges of their rows as far as so many bits tell."""
+    if not range_bits:
+        return np.asarray(groups, np.uint64)
+    return np.asarray(groups, np.uint64) << np.uint64(range_bits) \
+        | narrowed(np.asarray(ranges, np.uint64), range_bits)
+
+
+def pack(fingerprints: np.ndarray, places: np.ndarray | int) -> np.ndarray:
+    """Return pairs as uint64, which sort by fingerprint, then by place.
 
     The first 38 bits are those of the fingerprints (uint64, their bits highest).
     """
-    return fingerprints & ~_mask(MAX_GROUP_BITS) | np.asarray(groups, np.uint64)
+    return fingerprints & ~_mask(MAX_GROUP_BITS) | np.asarray(places, np.uint64)
 
 
 def unpack(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return fingerprints (their bits lowest) and row groups of such pairs."""
+    """Return fingerprints (their bits lowest) and places of such pairs."""
     return pairs >> np.uint64(MAX_GROUP_BITS), pairs & _mask(MAX_GROUP_BITS)
 
 
-def sorted_pairs(parts: list[np.ndarray], first_bit: int = 0, *, are_sorted: bool = True) \
-        -> np.ndarray:
-    """Return pairs in order, each once.
+def sorted_pairs(parts: list[np.ndarray], first_bit: int = 0, *, are_sorted: bool = True,
+                 range_bits: int = 0) -> np.ndarray:
+    """Return pairs in order, each fingerprint once for a row group.
 
-    ``first_bit`` is the number of leading bits that all pairs have in common. ``are_sorted`` says
-    whether several parts are in order themselves, which makes it faster.
+    Parameters
+    ----------
+    first_bit : int
+        Number of leading bits that all pairs have in common.
+    are_sorted : bool
+        Whether several parts are in order themselves, which makes it faster.
+    range_bits : int
+        Bits of a range in the pairs. Pairs that differ in it alone become one, with the smallest
+        range around all of them.
     """
     pairs = np.concatenate(parts) if parts else np.empty(0, np.uint64)
     kernels_for(pairs.size).sort(pairs, first_bit, runs=len(parts) if are_sorted else 1)
-    again = pairs[1:] == pairs[:-1]
-    return pairs[np.append(True, ~again)] if again.any() else pairs
+    again = (pairs[1:] ^ pairs[:-1]) >> np.uint64(range_bits) == 0
+    if not again.any():
+        return pairs
+    if not range_bits:
+        return pairs[np.append(True, ~again)]
+    starts = np.flatnonzero(np.append(True, ~again))
+    ranges = common_ranges(pairs & _mask(range_bits), starts)
+    return pairs[starts] & ~_mask(range_bits) | ranges
 
 
 def _mask(bits: int) -> np.uint64:

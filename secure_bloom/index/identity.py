@@ -20,7 +20,7 @@ from secure_bloom.index.stamps import stamp
 from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NoKeys
-from secure_bloom.reader import ParquetFile
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.versions import local_path
 
@@ -42,7 +42,7 @@ class Identity(NamedTuple):
     master_keys: tuple[tuple[str, MasterKeys], ...]
 
     @classmethod
-    def of(cls, file: ParquetFile, columns: Iterable[str]) -> Identity:
+    def of(cls, file: OpenFile, columns: Iterable[str]) -> Identity:
         """Return what an open file shows."""
         return cls(footer_digest(file),
                    tuple((column, _keys_of(file, column)) for column in columns))
@@ -53,7 +53,7 @@ class Identity(NamedTuple):
         return self.footer == file.footer and all(
             found[column] <= allowed for column, allowed in self.master_keys)
 
-    def allows_file(self, file: ParquetFile) -> bool:
+    def allows_file(self, file: OpenFile) -> bool:
         """Whether this is what an index says of an open file."""
         return self.allows(Identity.of(file, dict(self.master_keys)))
 
@@ -64,7 +64,7 @@ def allowed_keys(index: ColumnIndex) -> MasterKeys:
     return frozenset({UNENCRYPTED} if material is None else {UNENCRYPTED, material.master_key_id})
 
 
-def _keys_of(file: ParquetFile, column: str) -> MasterKeys:
+def _keys_of(file: OpenFile, column: str) -> MasterKeys:
     found: set[str | None] = set()
     for leaf in file.columns:
         if leaf.path == column:
@@ -109,7 +109,7 @@ def _has_values(index: ColumnIndex, path: str, kms: CachedKms | NoKeys | None) -
     """
     table = Table(index.folder.filesystem, index.folder.table)
     with suppress(FileNotFoundError, FileError, *NO_KEY), \
-            ParquetFile(Source(table.full_path(path), table.filesystem), kms) as file:
+            OpenFile(Source(table.full_path(path), table.filesystem), kms) as file:
         found = _keys_of(file, index.column)
         if not found <= allowed_keys(index):
             if _is_replaced(index, table, path):

@@ -26,9 +26,13 @@ from secure_bloom.index.update import (
     create_index,
     update_indexes,
 )
-from secure_bloom.keys.cache import CachedKms, cached
-from secure_bloom.keys.environment import NO_KEYS, NoKeys, open_client, open_keys
-from secure_bloom.keys.kms import KeyWrapper
+from secure_bloom.keys.cache import CachedKms
+from secure_bloom.keys.environment import NO_KEYS, NoKeys
+from secure_bloom.keys.kms import KeyWrapper, can_wrap
+from secure_bloom.keys.retrieval import open_client, open_keys
+from secure_bloom.policy.environment import reading_requirement
+from secure_bloom.policy.policy import Policy
+from secure_bloom.progress import shown_progress
 from secure_bloom.storage.files import FilePath
 from secure_bloom.storage.many_files import Advance
 
@@ -38,8 +42,9 @@ IndexKeys: TypeAlias = KeyWrapper | NoKeys | str | os.PathLike[str] | None
 
 def build(path: FilePath, columns: str | Iterable[str], keys: IndexKeys = None, *,
           encryption: IndexEncryption = "column", exclusive: bool = False,
+          policy: Policy | FilePath | None = None,
           filesystem: pa_fs.FileSystem | None = None, budget: int = BUDGET,
-          advance: Advance | None = None) -> UpdateResult:
+          advance: Advance | None = None, progress: bool | None = None) -> UpdateResult:
     """Build the indexes of some columns of a table, or update those that exist.
 
     Parameters
@@ -58,12 +63,17 @@ def build(path: FilePath, columns: str | Iterable[str], keys: IndexKeys = None, 
         Whether only jobs of secure_bloom (``write_dataset`` and the Spark data source) add and
         remove files of the table. Then lookups need not list the folder while no job has written
         since the last update. Do not set it for other tables: lookups would miss their files.
+    policy : Policy, path or URI, optional
+        What must be encrypted according to a policy. Files that do not meet it are not covered.
     filesystem : pyarrow.fs.FileSystem, optional
         Filesystem of ``path``; default: local, or by URI.
     budget : int
         Bytes of memory for values; the process needs about four times as much.
     advance : callable, optional
         Called with the completed fraction, 0 to 1.
+    progress : bool, optional
+        Whether to show the progress on standard error. Default: if it takes more than two seconds,
+        in a terminal or a notebook, and without ``advance``.
 
     Returns
     -------
@@ -86,15 +96,17 @@ def build(path: FilePath, columns: str | Iterable[str], keys: IndexKeys = None, 
     --------
     >>> secure_bloom.index.build("people/", ["ssn"], "keyring.json")    # doctest: +SKIP
     """
-    wanted = _distinct(columns)
+    wanted, requirement = _distinct(columns), reading_requirement(None, policy)
     table, kms = Table.at(path, filesystem), index_client(keys)
     if table.filesystem.get_file_info(table.path).is_file:
         raise UnsupportedError("an index is for all files of a folder: pass the folder",
                                file=table.path)
     listing = table.listing()
     for column in wanted:
-        create_index(table, column, kms, encryption, listing, exclusive)
-    return update_indexes(table, wanted, kms, budget=budget, advance=advance)
+        create_index(table, column, kms, encryption, listing, exclusive, requirement)
+    with shown_progress("index", progress, advance) as advance:
+        return update_indexes(table, wanted, kms, budget=budget, advance=advance,
+                              requirement=requirement)
 
 
 class Index(Summarized):
@@ -187,7 +199,8 @@ class Index(Summarized):
             raise FileNotFoundError(f"there is no index of column {column!r} any more")
         return found
 
-    def update(self, columns: str | Iterable[str] | None = None, *, budget: int = BUDGET,
+    def update(self, columns: str | Iterable[str] | None = None, *,
+               policy: Policy | FilePath | None = None, budget: int = BUDGET,
                advance: Advance | None = None) -> UpdateResult:
         """Cover the files that the indexes do not cover yet; then merge segments of similar size.
 
@@ -197,6 +210,9 @@ class Index(Summarized):
         ----------
         columns : str or iterable of str, optional
             Dotted paths of the columns whose indexes are updated. Default: all indexed columns.
+        policy : Policy, path or URI, optional
+            What must be encrypted according to a policy. Files that do not meet it are not
+            covered.
         budget : int
             Bytes of memory for values; the process needs about four times as much.
         advance : callable, optional
@@ -210,7 +226,7 @@ class Index(Summarized):
             If the master key of a column is missing, denied or wrong.
         """
         return update_indexes(self._table, self.chosen(columns), self._kms, budget=budget,
-                              advance=advance)
+                              advance=advance, requirement=reading_requirement(None, policy))
 
     def compact(self, columns: str | Iterable[str] | None = None, *, budget: int = BUDGET) -> int:
         """Merge all segments of each column, without files that do not exist any more.
@@ -324,7 +340,7 @@ class Index(Summarized):
             If the old or the new master key is missing or denied, or cannot unwrap what it has
             wrapped, or the KMS does not respond.
         """
-        if self._kms is None or not hasattr(self._kms.kms, "wrap_key"):
+        if self._kms is None or not can_wrap(self._kms.kms):
             raise TypeError("open the index with a KmsClient that has the old and the new master "
                             "key")
         result = rotate_indexes(self._folders(), self._kms, old=old, new=new, dry_run=dry_run)
@@ -376,4 +392,4 @@ def index_client(keys: IndexKeys) -> CachedKms | None:
     Raises TypeError if it cannot unwrap keys.
     """
     found = open_keys(keys)
-    return None if found is None or found is NO_KEYS else cached(open_client(found))
+    return None if found is NO_KEYS else open_client(found)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 from urllib.parse import unquote
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.display import Summarized, count, shown
+from secure_bloom.display import Result, count, shown
 from secure_bloom.errors import (
     KMS_FAULTS,
     NO_KEY,
@@ -31,7 +30,7 @@ _PATH = re.compile(rf"(?:(.*)/)?{INDEX}/([^/]+)/\d{{12}}{re.escape(MANIFEST)}", 
 
 
 @dataclass(repr=False)
-class IndexInfo(Summarized):
+class IndexInfo(Result):
     """What is known about the index of one column.
 
     Attributes
@@ -79,11 +78,6 @@ class IndexInfo(Summarized):
     hidden: str | None = None
     error: SecureBloomError | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result as a dictionary for JSON."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**found, "error": None if self.error is None else str(self.error)}
-
     def _headline(self) -> str:
         if self.error is not None:
             return f"{shown(self.column, 40)}: {self.error.message}"
@@ -109,9 +103,9 @@ def index_folders(filesystem: pa_fs.FileSystem, folder: str,
             for table, column in sorted(found)]
 
 
-def find_indexes(path: FilePath, filesystem: pa_fs.FileSystem | None = None) -> list[IndexFolder]:
+def find_indexes(path: FilePath) -> list[IndexFolder]:
     """Return the indexes of all tables at or below a folder, sorted; none for a file."""
-    filesystem, folder = resolve(path, filesystem)
+    filesystem, folder = resolve(path)
     if filesystem.get_file_info(folder).type != pa_fs.FileType.Directory:
         return []
     return index_folders(filesystem, folder, files_below(filesystem, folder))

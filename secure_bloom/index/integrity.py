@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from secure_bloom.display import Summarized, count, shown
+from secure_bloom.display import Result, count, shown
 from secure_bloom.errors import FormatError, SecureBloomError
 from secure_bloom.index.column_index import ColumnIndex, Place
-from secure_bloom.index.column_segments import column_hashes, leaf_column
+from secure_bloom.index.column_segments import Portion, column_hashes, leaf_column
 from secure_bloom.index.file_table import FileEntry, content_id, footer_digest
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.geometry import MAX_GROUP_BITS, pack
@@ -22,7 +21,8 @@ from secure_bloom.index.segment import Segment, SegmentInfo
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import CachedKms
-from secure_bloom.reader import ParquetFile
+from secure_bloom.parquet.row_ranges import parts_of
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.many_files import NO_FAULT_OF_A_FILE, Advance
 
@@ -42,7 +42,7 @@ KINDS = {
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class IndexFinding(Summarized):
+class IndexFinding(Result):
     """A problem found in an index or its table.
 
     Attributes
@@ -73,7 +73,7 @@ class IndexFinding(Summarized):
 
 
 @dataclass(repr=False)
-class IndexVerification(Summarized):
+class IndexVerification(Result):
     """The result of :meth:`secure_bloom.index.Index.verify`.
 
     Attributes
@@ -100,14 +100,12 @@ class IndexVerification(Summarized):
     values: int = 0
     identified: int = 0
 
+    _derived = ("ok",)
+
     @property
     def ok(self) -> bool:
         """Whether nothing was found. What was not in the sample may still be wrong."""
         return not self.findings
-
-    def to_dict(self) -> dict[str, Any]:
-        """The result as a dictionary for JSON."""
-        return {"ok": self.ok, **asdict(self)}
 
     def _headline(self) -> str:
         return (f"{count(self.segments, 'segment')}, {count(self.pairs, 'pair')}, "
@@ -175,7 +173,7 @@ class ColumnVerification:
             raise FormatError("the totals in the manifest are not those of the segment")
         num_pairs, last = 0, -1
         for first, end in _batches(segment):
-            for top, groups in segment.decode(first, end):
+            for top, groups, _ in segment.decode(first, end):
                 files.check_groups(groups)
                 pairs = pack(top << np.uint64(MAX_GROUP_BITS), groups)
                 if pairs.size and (int(pairs[0]) <= last or (pairs[1:] <= pairs[:-1]).any()):
@@ -205,8 +203,8 @@ class ColumnVerification:
                     return
                 with file.one_version():
                     portions = [] if column is None else column_hashes(file, column)
-                    for row_group, hashes in portions:
-                        self._look_up(index, path, place, row_group, np.unique(hashes))
+                    for portion in portions:
+                        self._look_up(index, path, place, portion)
             self._result.compared += 1
         except NO_FAULT_OF_A_FILE:
             raise
@@ -215,21 +213,22 @@ class ColumnVerification:
         except (SecureBloomError, OSError) as error:
             self._report("data", f"the file was not compared: {_message(error)}", path)
 
-    def _look_up(self, index: ColumnIndex, path: str, place: Place, row_group: int,
-                 hashes: np.ndarray) -> None:
-        segment = index.segments[place.segment]
+    def _look_up(self, index: ColumnIndex, path: str, place: Place, portion: Portion) -> None:
+        segment, hashes = index.segments[place.segment], np.unique(portion.hashes)
+        parts = parts_of(np.array(portion.range, np.uint64))
         fingerprints = index.manifest.key.fingerprints(hashes)
         found = np.zeros(hashes.size, bool)
         for read in segment.reads(fingerprints):
             match = segment.find(fingerprints, read, segment.read_page(read))
-            is_here = (match.files == place.file) & (match.row_groups == row_group)
+            is_here = (match.files == place.file) & (match.row_groups == portion.row_group) \
+                & (parts_of(match.ranges) & parts == parts)
             found[match.probes[is_here]] = True
         self._result.values += hashes.size
         missing = int(np.count_nonzero(~found))
         if missing:
             self._report("omission", f"{missing:,} of {hashes.size:,} values are missing from the "
                          "index, so lookups miss them; delete the index, and build it again",
-                         path, row_group)
+                         path, portion.row_group)
 
     # --- files -----------------------------------------------------------------------------------
 
@@ -270,8 +269,8 @@ class ColumnVerification:
 
     # --- shared ----------------------------------------------------------------------------------
 
-    def _opened(self, path: str) -> ParquetFile:
-        return ParquetFile(Source(self._table.full_path(path), self._table.filesystem), self._kms)
+    def _opened(self, path: str) -> OpenFile:
+        return OpenFile(Source(self._table.full_path(path), self._table.filesystem), self._kms)
 
     def _report_removed(self, path: str) -> None:
         self._report("removed", "the index covers this file, but it does not exist any more; "

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from secure_bloom.display import Summarized, count
+from secure_bloom.display import Result, count
 from secure_bloom.index.column_index import ColumnIndex, Coverage, Hits
 from secure_bloom.sbbf.probes import is_scalar
 
 
 @dataclass(frozen=True, repr=False)
-class Lookup(Summarized):
+class Lookup(Result):
     """Where values may be.
 
     Attributes
@@ -50,7 +50,7 @@ def look_up(index: ColumnIndex, coverage: Coverage, values: Any) -> Lookup:
     found: list[dict[str, list[int]]] = [{} for _ in range(len(values))]
     is_one = len(values) == 1 and is_scalar(values[0])  # which is looked up in less time
     for hits in index.find(values[0] if is_one else values):
-        for value, path, group in located(index, coverage, hits):
+        for value, path, group, _ in located(index, coverage, hits):
             found[value].setdefault(path, []).append(group)
         for value in hits.unanswered.tolist():
             found[value].update(all_row_groups(index, coverage, hits.segment))
@@ -61,13 +61,15 @@ def look_up(index: ColumnIndex, coverage: Coverage, values: Any) -> Lookup:
                   coverage.uncovered, len(coverage.places) + len(coverage.uncovered))
 
 
-def located(index: ColumnIndex, coverage: Coverage, hits: Hits) -> Iterator[tuple[int, str, int]]:
-    """Yield hits in covered files: number of the value, path, row group."""
+def located(index: ColumnIndex, coverage: Coverage,
+            hits: Hits) -> Iterator[tuple[int, str, int, int]]:
+    """Yield hits in covered files: number of the value, path, row group and its parts."""
     paths = index.segments[hits.segment].files.paths
-    for value, file, group in zip(hits.values.tolist(), hits.files.tolist(),
-                                  hits.row_groups.tolist(), strict=True):
+    for value, file, group, parts in zip(hits.values.tolist(), hits.files.tolist(),
+                                         hits.row_groups.tolist(), hits.parts.tolist(),
+                                         strict=True):
         if coverage.places.get(paths[file]) == (hits.segment, file):
-            yield value, paths[file], group
+            yield value, paths[file], group, parts
 
 
 def all_row_groups(index: ColumnIndex, coverage: Coverage, segment: int) \

@@ -262,7 +262,7 @@ def wrap_index_key(key: IndexKey, master_key: str, kms: CachedKms) -> KeyMateria
 def unwrap_index_key(material: KeyMaterial, kms: CachedKms | None) -> bytes:
     """Unwrap the key of an index."""
     if kms is None:
-        raise KeyNotFoundError("the index is encrypted; pass keys (--keyring)")
+        raise KeyNotFoundError("the index is encrypted; pass keys (--keys)")
     if material.kek_id is None:
         return kms.unwrap_key(material.wrapped_dek, material.master_key_id)
     kek = kms.unwrap_key(material.wrapped_by_master_key, material.master_key_id)

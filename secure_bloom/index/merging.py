@@ -12,7 +12,13 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import error_location
 from secure_bloom.index.building import BUDGET
 from secure_bloom.index.file_table import FileEntry, FileTable
-from secure_bloom.index.geometry import FINGERPRINT_BITS, Geometry, pack, sorted_pairs
+from secure_bloom.index.geometry import (
+    FINGERPRINT_BITS,
+    Geometry,
+    pack,
+    place_of,
+    sorted_pairs,
+)
 from secure_bloom.index.pair_store import slice_bits_for
 from secure_bloom.index.sealing import IndexKey
 from secure_bloom.index.segment import Segment, SegmentInfo
@@ -59,19 +65,24 @@ class MergePlan(NamedTuple):
             files += filter(None, entries)
         table = FileTable.of(files)
         pairs = sum(segment.pairs for segment in segments)  # at most
-        geometry = Geometry.of(pairs, table.num_row_groups)
+        are_known = any(segment.geometry.range_bits for segment in segments)
+        geometry = Geometry.of(pairs, table.num_row_groups,
+                               has_ranges=are_known and table.has_large_row_groups)
         return cls(kept, geometry,
                    slice_bits_for(pairs, budget, geometry.page_bits, _TOGETHER)), table
 
     def slices(self, folder: str, segments: Sequence[Segment], numbers: Iterable[int]) \
             -> Iterator[np.ndarray]:
         """Yield the pairs of some slices of the new segment, in order, each once."""
-        sources = [_Source(segment, renumbered, posixpath.join(folder, segment.info.name))
+        range_bits = self.geometry.range_bits
+        sources = [_Source(segment, renumbered, range_bits,
+                           posixpath.join(folder, segment.info.name))
                    for segment, renumbered in zip(segments, self._renumbered(segments),
                                                   strict=True)]
         for number in numbers:
             yield sorted_pairs([part for source in sources
-                                for part in source.read(number, self.slice_bits)])
+                                for part in source.read(number, self.slice_bits)],
+                               range_bits=range_bits)
 
     def _renumbered(self, segments: Sequence[Segment]) -> Iterator[np.ndarray]:
         """Yield, for each segment, the new numbers of its row groups; -1: the file is dropped."""
@@ -85,8 +96,9 @@ class MergePlan(NamedTuple):
 class _Source:
     """The pairs of a segment with new row-group numbers."""
 
-    def __init__(self, segment: Segment, renumbered: np.ndarray, path: str):
+    def __init__(self, segment: Segment, renumbered: np.ndarray, range_bits: int, path: str):
         self._segment, self._renumbered, self._path = segment, renumbered, path
+        self._range_bits = range_bits  # of the new segment
         self._page: int | None = None
         self._pairs = np.empty(0, np.uint64)
 
@@ -107,10 +119,12 @@ class _Source:
         with error_location(file=self._path):
             yield from map(self._renumber, self._segment.decode(first, last))
 
-    def _renumber(self, decoded: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-        fingerprints, groups = decoded
+    def _renumber(self, decoded: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
+        fingerprints, groups, ranges = decoded
         self._segment.files.check_groups(groups)
         new = self._renumbered[groups.astype(np.int64)]
         fingerprints <<= np.uint64(64 - FINGERPRINT_BITS)
         kept = new >= 0
-        return pack(fingerprints, new) if kept.all() else pack(fingerprints[kept], new[kept])
+        if not kept.all():
+            fingerprints, new, ranges = fingerprints[kept], new[kept], ranges[kept]
+        return pack(fingerprints, place_of(new, ranges, self._range_bits))

@@ -1,13 +1,15 @@
-"""A page of fingerprints: a static quotient filter whose entries have row-group numbers.
+"""A page of fingerprints: a static quotient filter whose entries have places.
+
+A place is the number of a row group, and in some segments a range of its rows below that.
 
 The first bits of a fingerprint give the page, the next ones the bucket in it, and the remainder is
-stored. An entry is the remainder above a row-group number, in as few whole bytes as the two need.
+stored. An entry is the remainder above a place, in as few whole bytes as the two need.
 A page, little-endian:
 
     n          4 bytes: number of entries
     counts     (n + buckets + 7) // 8 bytes: for each bucket as many ones as it has entries, then a
                zero; the first bit is the lowest one of the first byte
-    entries    n * width bytes: remainder << group bits | row group, ascending within a bucket
+    entries    n * width bytes: remainder << place bits | place, ascending within a bucket
 """
 
 from __future__ import annotations
@@ -70,9 +72,9 @@ class Page:
         self._data, self._start = data, start
         self._entries = np.frombuffer(data, np.uint8, offset=start).reshape(n, layout.width)
 
-    def find(self, buckets: np.ndarray, remainders: np.ndarray, group_bits: int) \
+    def find(self, buckets: np.ndarray, remainders: np.ndarray, place_bits: int) \
             -> tuple[np.ndarray, np.ndarray]:
-        """Find fingerprints; return positions in the arguments, and row groups, of the matches.
+        """Find fingerprints; return positions in the arguments, and places, of the matches.
 
         The arguments are uint64, a bucket and a remainder for each fingerprint.
         """
@@ -82,8 +84,8 @@ class Page:
         probes = np.repeat(np.arange(buckets.size), counts)
         within = np.arange(probes.size) - np.repeat(np.cumsum(counts) - counts, counts)
         found = self._wide(starts[probes] + within)
-        matches = np.flatnonzero(found >> np.uint64(group_bits) == remainders[probes])
-        return probes[matches], found[matches] & np.uint64((1 << group_bits) - 1)
+        matches = np.flatnonzero(found >> np.uint64(place_bits) == remainders[probes])
+        return probes[matches], found[matches] & np.uint64((1 << place_bits) - 1)
 
     def decode(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the buckets and the entries of all fingerprints; uint64."""

@@ -1,8 +1,10 @@
-"""Pairs of fingerprint and row group in bounded memory, in any order, to be read in order.
+"""Pairs of fingerprint and place in bounded memory, in any order, to be read in order.
+
+A place is a row group, and the range of its rows that has the value.
 
 Sorted runs that exceed the budget are spilled to an anonymous temporary file. A spilled pair is 38
-bits of a keyed fingerprint and a row-group number: without the key it reveals only which row groups
-of the segment share a value.
+bits of a keyed fingerprint and a place: without the key it reveals only which row groups of the
+segment share a value, and about where.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import BinaryIO
 import numpy as np
 
 from secure_bloom.index.geometry import CACHED_PAIRS, sorted_pairs
+from secure_bloom.parquet.row_ranges import RANGE_BITS
 
 _MAX_SLICE_BITS = 12
 _MANY_PARTS = 1 << 14  # small arrays take more memory than their pairs
@@ -96,7 +99,7 @@ class PairStore:
             part = last[bounds[number]:bounds[number + 1]]
             yield part if not self._runs else sorted_pairs(
                 [part, *(run.read(number * step, (number + 1) * step) for run in self._runs)],
-                slice_bits)
+                slice_bits, range_bits=RANGE_BITS)
 
     def close(self) -> None:
         """Discard what was collected."""
@@ -119,7 +122,7 @@ class PairStore:
 
     def _sort(self) -> None:
         """Make one part of what is in memory, in order."""
-        self._parts = [sorted_pairs(self._parts, are_sorted=False)]
+        self._parts = [sorted_pairs(self._parts, are_sorted=False, range_bits=RANGE_BITS)]
         self._num_in_memory = self._parts[0].size
 
     def _spill_run(self) -> None:

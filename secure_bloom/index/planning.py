@@ -29,12 +29,14 @@ from secure_bloom.index.identity import Identity, allowed_keys, check_sample
 from secure_bloom.index.lookup import located
 from secure_bloom.index.stamps import Stamp, stamps
 from secure_bloom.index.table import Table, listing_for
-from secure_bloom.keys.cache import cached
+from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NO_KEYS
+from secure_bloom.keys.retrieval import OpenKeys, is_explicit
 from secure_bloom.pruning.expressions import Alternatives
+from secure_bloom.pruning.found_rows import NO_ROWS, FoundRows, both, either
 from secure_bloom.pruning.predicates import Predicate
 from secure_bloom.pruning.value_list import ValueList
-from secure_bloom.reader import ParquetFile
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.probes import ValueHashes, value_hashes
 from secure_bloom.storage.visibility import Check, table_of
@@ -95,8 +97,8 @@ class FolderIndexes:
     filesystem : pyarrow.fs.FileSystem
     folder : str
         The table, or a partition folder of it.
-    keys : Any
-        Those of the reader, as :func:`.shared_keys` returns them.
+    keys : OpenKeys
+        Those of the reader, as :func:`.open_keys` returns them.
     is_required : bool
         Whether it is an error if an index cannot be used.
     columns : collection of str
@@ -107,16 +109,16 @@ class FolderIndexes:
         Whether the reader opens all files, and compares them with :meth:`ListedIndexes.identity`.
     """
 
-    def __init__(self, filesystem: pa_fs.FileSystem, folder: str, keys: Any, is_required: bool,
+    def __init__(self, filesystem: pa_fs.FileSystem, folder: str, keys: OpenKeys, is_required: bool,
                  columns: Collection[str], files: Sequence[str] | None = None,
                  opens_all: bool = False):
         self.table, self.folder = Table(filesystem, table_of(folder)), folder
         self.columns, self._is_required, self._files = columns, is_required, files
         self.opens_all = opens_all
-        self._kms = cached(keys) if hasattr(keys, "unwrap_key") else None
+        self._kms = keys if isinstance(keys, CachedKms) else None
 
     @classmethod
-    def find(cls, filesystem: pa_fs.FileSystem, folder: str, keys: Any, index: IndexUse,
+    def find(cls, filesystem: pa_fs.FileSystem, folder: str, keys: OpenKeys, index: IndexUse,
              files: Sequence[str] | None = None,
              opens_all: bool = False) -> FolderIndexes | None:
         """Return the indexes; None if there are none, or ``index`` is "off".
@@ -125,7 +127,7 @@ class FolderIndexes:
         """
         if index == "off":
             return None
-        if hasattr(keys, "footer_key"):
+        if is_explicit(keys):
             if index == "require":
                 raise TypeError('index is "require", but an index needs a KMS, not explicit keys')
             return None
@@ -184,7 +186,7 @@ class FolderIndexes:
 
         return self.opens_all or self.attempt(index.column, is_checked) or False
 
-    def identify(self, file: ParquetFile) -> Identity:
+    def identify(self, file: OpenFile) -> Identity:
         """Return what an open file shows, to compare with :meth:`ListedIndexes.identity`."""
         return Identity.of(file, self.columns)
 
@@ -247,7 +249,7 @@ class ListedIndexes:
                 keys.append((column, allowed_keys(opened[0])))
         return Identity(footers.pop(), tuple(keys)) if len(footers) == 1 else None
 
-    def identify(self, file: ParquetFile) -> Identity:
+    def identify(self, file: OpenFile) -> Identity:
         """Return what an open file shows."""
         return self.indexes.identify(file)
 
@@ -263,8 +265,8 @@ class ListedIndexes:
         return KnownFiles(self.indexes.table, self._listing, opened)
 
     def select(self, alternatives: Alternatives, excluded: Collection[str] = (),
-               is_comparable: IsComparable | None = None) -> dict[str, Sequence[int]]:
-        """Return the row groups where a filter may hold, of the files for which an index tells.
+               is_comparable: IsComparable | None = None) -> dict[str, FoundRows]:
+        """Return the rows for which a filter may hold, of the files for which an index tells.
 
         Parameters
         ----------
@@ -276,20 +278,19 @@ class ListedIndexes:
             Where the values of the filter must not be compared with a type of the column in some
             files, the index does not tell for these. Default: they can always be compared.
         """
-        union: dict[str, Sequence[int]] | None = None
+        union: dict[str, FoundRows] | None = None
         for alternative in alternatives or ():
             found = self._of_alternative([p for p in alternative if p.column not in excluded],
                                          is_comparable)
             union = found if union is None else {
-                path: sorted({*union[path], *groups}) if groups else union[path]
-                for path, groups in found.items() if path in union}
+                path: either(union[path], rows) for path, rows in found.items() if path in union}
         prefix = self.indexes.table.full_path("")
-        return {prefix + path: groups for path, groups in (union or {}).items()}
+        return {prefix + path: rows for path, rows in (union or {}).items()}
 
     def _of_alternative(self, predicates: list[Predicate],
-                        is_comparable: IsComparable | None) -> dict[str, Sequence[int]]:
-        """Return the row groups where all predicates may hold, of files of which that is known."""
-        known: dict[str, Sequence[int]] = {}  # each index may cover other files
+                        is_comparable: IsComparable | None) -> dict[str, FoundRows]:
+        """Return the rows for which all predicates may hold, of files of which that is known."""
+        known: dict[str, FoundRows] = {}  # each index may cover other files
         for predicate in predicates:
             values = predicate.candidates
             if not values or predicate.column not in self.indexes.columns:
@@ -298,17 +299,14 @@ class ListedIndexes:
             if not known:
                 known = found
                 continue
-            for path, groups in found.items():
+            for path, rows in found.items():
                 earlier = known.get(path)
-                if earlier is None:
-                    known[path] = groups
-                elif earlier:
-                    known[path] = sorted(set(earlier).intersection(groups))
+                known[path] = rows if earlier is None else both(earlier, rows)
         return known
 
     def _candidates(self, column: str, values: list[Any],
-                    is_comparable: IsComparable | None) -> dict[str, Sequence[int]]:
-        """Return the row groups that may have one of some values, of the files that are covered."""
+                    is_comparable: IsComparable | None) -> dict[str, FoundRows]:
+        """Return the rows that may have one of some values, of the files that are covered."""
         opened = self._open(column)
         if opened is None:
             return {}
@@ -326,14 +324,17 @@ class ListedIndexes:
         answered = {one.segment for one in hits if not one.unanswered.size and (
             is_comparable is None or not segments[one.segment].pairs
             or is_comparable(segments[one.segment].column_type))}
-        # Most files have no row groups: they share a tuple, not to have a list each.
-        found: dict[str, Sequence[int]] = dict.fromkeys(coverage.places, ()) \
+        found: dict[str, FoundRows] = dict.fromkeys(coverage.places, NO_ROWS) \
             if len(answered) == len(hits) else {
-                path: () for path, place in coverage.places.items() if place.segment in answered}
+                path: NO_ROWS for path, place in coverage.places.items()
+                if place.segment in answered}
+        with_rows: dict[str, dict[int, int]] = {}
         for one in hits:
-            for _, path, group in located(index, coverage, one) if one.segment in answered else ():
-                found[path] = [*found[path], group]
-        return found
+            for _, path, group, parts in \
+                    located(index, coverage, one) if one.segment in answered else ():
+                of_file = with_rows.setdefault(path, {})
+                of_file[group] = of_file.get(group, 0) | parts
+        return found | with_rows
 
     def _open(self, column: str) -> tuple[ColumnIndex, Coverage] | None:
         if column not in self._opened:

@@ -7,7 +7,7 @@ deleted as soon as the new one is complete.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from secure_bloom.display import ChangeResult
@@ -60,10 +60,6 @@ class IndexRotation(ChangeResult):
 
     def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         return ("index", "error"), self.failed.items()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result in the structure of its JSON form."""
-        return asdict(self)
 
 
 def rotate_indexes(folders: Sequence[IndexFolder], kms: CachedKms, *, old: str, new: str,

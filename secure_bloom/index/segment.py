@@ -121,11 +121,15 @@ class SegmentInfo:
 
 
 class Match(NamedTuple):
-    """Fingerprints that a segment has: positions in the argument, file numbers, row groups."""
+    """Fingerprints that a segment has: positions in the argument, file numbers, row groups.
+
+    ``ranges`` are those of the rows that may have the value; see :mod:`.row_ranges`.
+    """
 
     probes: np.ndarray
     files: np.ndarray
     row_groups: np.ndarray
+    ranges: np.ndarray
 
 
 class PageRead(NamedTuple):
@@ -194,15 +198,17 @@ class Segment:
         """Look up fingerprints in a page that was read."""
         page = Page(self._open(module, ModuleType.PAGE, read.page), self.geometry.layout)
         _, buckets, remainders = self.geometry.place(fingerprints[read.probes])
-        found, groups = page.find(buckets, remainders, self.geometry.group_bits)
-        return Match(read.probes[found], *self.files.locate(groups))
+        found, places = page.find(buckets, remainders, self.geometry.place_bits)
+        groups, ranges = self.geometry.groups_and_ranges(places)
+        return Match(read.probes[found], *self.files.locate(groups), ranges)
 
     def read_page(self, read: PageRead) -> bytes:
         """Read a sealed page."""
         return self._read_at(read.offset, read.size)
 
-    def decode(self, first: int, last: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield fingerprints (their bits lowest) and row groups of pages; uint64."""
+    def decode(self, first: int, last: int) \
+            -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Yield fingerprints (their bits lowest), row groups and ranges of pages; uint64."""
         start, end = self._page(first)[0], sum(self._page(last - 1))
         data = memoryview(self._read_at(start, end - start))
         for page in range(first, last):
@@ -210,7 +216,8 @@ class Segment:
             module = data[offset - start:offset - start + size]
             decoded = Page(self._open(module, ModuleType.PAGE, page),
                            self.geometry.layout).decode()
-            yield self.geometry.join(page, *decoded)
+            top, places = self.geometry.join(page, *decoded)
+            yield top, *self.geometry.groups_and_ranges(places)
 
     def size_of(self, first: int, last: int) -> int:
         """Return the stored bytes of pages."""

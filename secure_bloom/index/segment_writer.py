@@ -100,13 +100,9 @@ def write_after_parts(filesystem: pa_fs.FileSystem, folder: str, key: IndexKey, 
 @contextmanager
 def _new_file(filesystem: pa_fs.FileSystem, folder: str, name: str) -> Iterator[_Writer]:
     """Write a file, which does not exist if there is an error."""
-    output = open_output(posixpath.join(folder, name), filesystem)
-    try:
+    with open_output(posixpath.join(folder, name), filesystem) as output:
         yield _Writer(output)
         output.commit()
-    except BaseException:
-        output.abort()
-        raise
 
 
 class _Writer:

@@ -7,13 +7,13 @@ import posixpath
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
-from secure_bloom.display import Summarized, count
+from secure_bloom.display import Result, count
 from secure_bloom.errors import ColumnError, UnsupportedError
 from secure_bloom.index.building import BUDGET
 from secure_bloom.index.column_index import open_column
@@ -29,7 +29,8 @@ from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NoKeys
 from secure_bloom.parquet.schema import filter_columns, find_column
-from secure_bloom.reader import ParquetFile
+from secure_bloom.policy.requirement import FolderChecks, Requirement
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.many_files import Advance, ManyFiles
 from secure_bloom.storage.table_formats import ICEBERG_DATA, table_below
@@ -43,7 +44,7 @@ TOO_YOUNG = "changed less than two seconds ago"
 
 
 @dataclass(repr=False)
-class UpdateResult(Summarized):
+class UpdateResult(Result):
     """What an update did.
 
     Attributes
@@ -70,18 +71,22 @@ class UpdateResult(Summarized):
     uncovered: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
+    _derived = ("ok",)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no file failed."""
+        return not self.failed
+
     def _headline(self) -> str:
         return (f"{count(self.indexed, 'file')} indexed, {self.restamped:,} restamped, "
                 f"{self.unchanged:,} unchanged, {len(self.uncovered):,} not covered, "
                 f"{len(self.failed):,} failed")
 
-    def to_dict(self) -> dict[str, Any]:
-        """The result as a dictionary for JSON."""
-        return asdict(self)
-
 
 def create_index(table: Table, column: str, kms: CachedKms | None, encryption: IndexEncryption,
-                 listing: Mapping[str, Stamp], is_exclusive: bool) -> None:
+                 listing: Mapping[str, Stamp], is_exclusive: bool,
+                 requirement: Requirement | None = None) -> None:
     """Publish the first manifest of an index, unless there is one.
 
     Raises
@@ -90,6 +95,8 @@ def create_index(table: Table, column: str, kms: CachedKms | None, encryption: I
         If no file has the column, it cannot have a filter, or the encryption does not fit it.
     UnsupportedError
         If the folder has the log of an Iceberg table among its files.
+    AuthenticationError
+        If a file does not meet the requirement.
     """
     _check_no_log(table, listing)
     folder = IndexFolder(table.filesystem, table.path, column)
@@ -99,7 +106,7 @@ def create_index(table: Table, column: str, kms: CachedKms | None, encryption: I
             raise ColumnError(f"this index {_has(stored.is_encrypted)} encryption; delete "
                               f"{folder.path} to build another one", column=column)
         return
-    master_key = _master_key(table, column, kms, listing, encryption)
+    master_key = _master_key(table, column, kms, listing, encryption, requirement)
     publish(folder, kms, lambda body: body,
             first=lambda: new_manifest(column, master_key, kms, is_exclusive))
 
@@ -112,8 +119,10 @@ def _check_no_log(table: Table, listing: Iterable[str]) -> None:
 
 
 def update_indexes(table: Table, columns: Iterable[str], kms: CachedKms | None, *,
-                   budget: int = BUDGET, advance: Advance | None = None) -> UpdateResult:
+                   budget: int = BUDGET, advance: Advance | None = None,
+                   requirement: Requirement | None = None) -> UpdateResult:
     """Cover the files of existing indexes that are not covered yet."""
+    checks = FolderChecks(requirement)
     update = TableUpdate(table, columns, kms)
     with ExitStack() as stack:
         makers = {}
@@ -124,11 +133,12 @@ def update_indexes(table: Table, columns: Iterable[str], kms: CachedKms | None, 
 
         def add(path: str) -> tuple[str, str]:
             return path, add_file(table, kms, path, update.listing[path], update.now,
-                                  [makers[column] for column in wanting[path]])
+                                  [makers[column] for column in wanting[path]], checks)
 
         files = ManyFiles(lambda path, _: add(path), list(wanting), advance)
         if wanting:
             files.run(_threads(table))
+            checks.finish()
         outcomes, _, failed = files.outcomes()
         return update.finish(outcomes, failed, {column: [maker.write()]
                                                 for column, maker in makers.items()}, budget)
@@ -193,7 +203,8 @@ class TableUpdate:
 
 
 def add_file(table: Table, kms: CachedKms | NoKeys | None, path: str, stamp: Stamp,
-             now: int | None, makers: Iterable[SegmentMaker]) -> str:
+             now: int | None, makers: Iterable[SegmentMaker],
+             checks: FolderChecks | None = None) -> str:
     """Add a file to segments; return INDEXED, RESTAMPED, or why it is not covered.
 
     ``path`` is relative to the table, ``stamp`` as listed, and ``now`` the time by the clock of the
@@ -207,7 +218,8 @@ def add_file(table: Table, kms: CachedKms | NoKeys | None, path: str, stamp: Sta
         return "its path is not normalized"
     filesystem = table.filesystem
     stamp.wait()
-    with ParquetFile(Source(table.full_path(path), filesystem), kms) as file:
+    with OpenFile(Source(table.full_path(path), filesystem), kms,
+                  require_encryption=checks) as file:
         if not stamp.is_of(file.version, filesystem):
             return "changed after it was listed"
         outcomes = {maker.add(file, path, stamp) for maker in makers}
@@ -226,12 +238,13 @@ def _threads(table: Table) -> int:
 
 
 def _master_key(table: Table, column: str, kms: CachedKms | None, listing: Mapping[str, Stamp],
-                encryption: IndexEncryption) -> str | None:
+                encryption: IndexEncryption, requirement: Requirement | None) -> str | None:
     """Return the master key under which the files have a column; None: it has no encryption."""
     missing: ColumnError | None = None
     is_there = False
     for path in listing:
-        with ParquetFile(Source(table.full_path(path), table.filesystem), kms) as file:
+        with OpenFile(Source(table.full_path(path), table.filesystem), kms,
+                      require_encryption=requirement) as file:
             try:
                 leaf = find_column(file.columns, column)
             except ColumnError as error:

@@ -11,7 +11,6 @@ import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import pyarrow.fs as pa_fs
@@ -30,8 +29,9 @@ from secure_bloom.index.stamps import Stamp, stamp, stamps
 from secure_bloom.index.table import Table
 from secure_bloom.index.written_hashes import WrittenHashes
 from secure_bloom.keys.cache import CachedKms
+from secure_bloom.keys.retrieval import Keys
 from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.reader import ParquetFile
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.summary import StagedFile
@@ -93,13 +93,17 @@ class WrittenIndexes:
                 _warn(job, column, error)
         return cls(keys) if keys else None
 
-    def task(self, job: Job, keys: Any) -> TaskIndexes:
+    def task(self, job: Job, keys: Keys) -> TaskIndexes:
         """Return what makes the segments of a task. ``keys`` open the files that it writes."""
         return TaskIndexes(job, self._keys, keys)
 
-    def publish(self, job: Job, tasks: Iterable[TaskSegments], kms: CachedKms | None) -> None:
-        """Publish what the tasks of a committed job have made, and keep the index small."""
-        done = list(tasks)
+    def publish(self, job: Job, tasks: Iterable[TaskSegments], kms: CachedKms | None) \
+            -> list[str]:
+        """Publish what the tasks of a committed job have made, and keep the index small.
+
+        Returns the columns whose index was updated.
+        """
+        done, updated = list(tasks), []
         for column, key in self._keys.items():
             # A stream commits with another writer, which may have opened a later index.
             made = [one.made[column, key.index_id] for one in done
@@ -113,12 +117,14 @@ class WrittenIndexes:
             except Exception as error:
                 _warn(job, column, error)
                 continue
+            updated.append(column)
             try:
                 if merge_tiers(Table(job.filesystem, job.table), folder, kms, _BUDGET):
                     vacuum(folder, kms)
             except Exception as error:
                 _log.warning("%s", IndexWarning(f"{folder.path}: small segments of the index could "
                                                 f"not be merged, or removed: {error}"))
+        return updated
 
 
 class TaskIndexes:
@@ -127,7 +133,7 @@ class TaskIndexes:
     Values are collected while files are written. Where that fails, they are read from the files.
     """
 
-    def __init__(self, job: Job, keys: Mapping[str, SentKey], reading_keys: Any):
+    def __init__(self, job: Job, keys: Mapping[str, SentKey], reading_keys: Keys):
         self._job, self._keys, self._reading_keys = job, keys, reading_keys
         self._makers = {column: SegmentMaker(job.filesystem, job.table, column, key, {},
                                              _BUDGET // len(keys))
@@ -140,8 +146,9 @@ class TaskIndexes:
         """Collect the values of a new file, before anything is written; return its writer."""
         written = WrittenHashes({column: key.key for column, key in self._keys.items()}, _BUDGET)
 
-        def add(row_group: int, column: LeafColumn, hashes: np.ndarray | None) -> None:
-            written.add(row_group, column, hashes)
+        def add(row_group: int, column: LeafColumn, hashes: np.ndarray | None,
+                range_: int) -> None:
+            written.add(row_group, column, hashes, range_)
             opened = self._written.values()
             if sum(one.num_in_memory for one in opened) > pairs_in_memory(_BUDGET):
                 max(opened, key=lambda one: one.num_in_memory).spill()
@@ -157,7 +164,7 @@ class TaskIndexes:
             filesystem = self._job.filesystem
             seen = stamp(filesystem, filesystem.get_file_info(path))
             with closing(self._written.pop(path)) as written, \
-                    ParquetFile(Source(path, filesystem), self._reading_keys) as file:
+                    OpenFile(Source(path, filesystem), self._reading_keys) as file:
                 self._result.stamps[staged.path] = Restamp(*seen, content_id(file, seen),
                                                            footer_digest(file))
                 for column in list(self._makers):
@@ -187,7 +194,7 @@ class TaskIndexes:
         for written in self._written.values():
             written.close()
 
-    def _add(self, column: str, file: ParquetFile, path: str, seen: Stamp,
+    def _add(self, column: str, file: OpenFile, path: str, seen: Stamp,
              written: WrittenHashes) -> None:
         try:
             outcome = self._makers[column].add(file, path, seen, written)

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from secure_bloom.index.geometry import pack
+from secure_bloom.index.geometry import pack, place_of
 from secure_bloom.index.pair_store import PairStore
 from secure_bloom.index.sealing import IndexKey
+from secure_bloom.parquet.row_ranges import ALL_ROWS
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.sbbf.column_type import ColumnType
 
@@ -44,8 +45,11 @@ class WrittenHashes:
             except Exception:
                 self._forget(column)
 
-    def add(self, row_group: int, column: LeafColumn, hashes: np.ndarray | None) -> None:
-        """Add hashes of values of a row group; None: not all of its values are known.
+    def add(self, row_group: int, column: LeafColumn, hashes: np.ndarray | None,
+            range_: int = ALL_ROWS) -> None:
+        """Add hashes of values of a row group, or of a range of its rows.
+
+        None: not all of its values are known.
 
         After an error, the column is forgotten: the file can be read instead.
         """
@@ -55,7 +59,8 @@ class WrittenHashes:
         self._types[column.path] = column.type
         try:
             if hashes is not None:
-                store.add(pack(self._keys[column.path].fingerprints(hashes), row_group))
+                store.add(pack(self._keys[column.path].fingerprints(hashes),
+                               place_of(row_group, range_)))
                 return
         except Exception:  # such as a full disk
             pass

@@ -35,7 +35,7 @@ _BATCH_ZONES = 8192
 _Batches = Iterator[tuple[pa.Array, np.ndarray]]
 
 
-def build_index(dataset: Any, column: str, where: FilePath, *, items: int = DEFAULT_ITEMS,
+def build_index(source: Any, column: str, path: FilePath, *, items: int = DEFAULT_ITEMS,
                 probability: float = DEFAULT_PROBABILITY) -> int:
     """Write ``bloomfilter.lance``: a filter for each zone of up to ``items`` rows of a fragment.
 
@@ -44,14 +44,14 @@ def build_index(dataset: Any, column: str, where: FilePath, *, items: int = DEFA
 
     Parameters
     ----------
-    dataset : LanceDataset, str, path, or Arrow stream
+    source : LanceDataset, str, path, or Arrow stream
         A data set, its path or URI; or any object that pyarrow accepts as a stream of batches
         (table, RecordBatchReader). The rows of a stream need a column ``_rowaddr`` (uint64;
         fragment id in the upper and row offset in the lower 32 bits), fragment by fragment in
         ascending order; without it, all rows belong to fragment 0.
     column : str
         A column that is not nested; in a struct, its path with dots.
-    where : str or path
+    path : str or path
         A local file. It appears only when it is complete, and replaces an existing one.
     items : int
         Rows per zone, and number of values that its filter is sized for.
@@ -72,16 +72,20 @@ def build_index(dataset: Any, column: str, where: FilePath, *, items: int = DEFA
         If pylance cannot open the data set.
     MissingExtraError
         If pylance is not installed.
+
+    Examples
+    --------
+    >>> build_index("flights.lance", "tail", "tail.lance")  # doctest: +SKIP
     """
-    if is_uri(os.fspath(where)):
-        raise ValueError(f"an index must be written to a local file, not to {os.fspath(where)}")
-    path = os.path.abspath(os.path.expanduser(os.fspath(where)))
+    if is_uri(os.fspath(path)):
+        raise ValueError(f"an index must be written to a local file, not to {os.fspath(path)}")
+    path = os.path.abspath(os.path.expanduser(os.fspath(path)))
     parameters = Parameters(int(index(items)), float(probability))
-    of_dataset = is_dataset(dataset)
+    of_dataset = is_dataset(source)
     if of_dataset:
-        dataset = open_dataset(dataset)
-    with error_location(file=dataset.uri if of_dataset else None, column=column):
-        arrow_type, batches = (_rows_of_dataset if of_dataset else _rows_of_stream)(dataset, column)
+        source = open_dataset(source)
+    with error_location(file=source.uri if of_dataset else None, column=column):
+        arrow_type, batches = (_rows_of_dataset if of_dataset else _rows_of_stream)(source, column)
         zones = _ZoneBuilder(parameters, arrow_type)
         schema = SCHEMA.with_metadata(parameters.to_metadata())
         write_file(path, schema, _written(zones, batches), (NULL_BITMAP, zones.null_rows.to_bytes))

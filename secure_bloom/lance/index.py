@@ -244,6 +244,10 @@ def row_ranges(zones: Iterable[Zone]) -> dict[int, list[tuple[int, int]]]:
     dict
         For each fragment id, ascending, half-open ranges (start, stop) of row offsets, ascending.
         Adjacent zones share a range. Deleted rows count.
+
+    Examples
+    --------
+    >>> row_ranges(BloomFilterIndex("tail.lance").equals("N14228"))  # doctest: +SKIP
     """
     ranges: dict[int, list[tuple[int, int]]] = {}
     for fragment_id, start, length, _ in sorted(zones):

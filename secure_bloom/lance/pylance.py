@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from secure_bloom.errors import FormatError, MissingExtraError, error_location, unknown_column
+from secure_bloom.errors import FormatError, error_location, needs_extra, unknown_column
 from secure_bloom.lance.pages import TABLE_ENTRY, check_pages
 from secure_bloom.storage.local_files import (
     keep_permissions,
@@ -37,12 +37,9 @@ def import_lance() -> Any:
 
     Raises MissingExtraError if pylance is not installed.
     """
-    try:
+    with needs_extra("Lance needs pylance", "lance"):
         import lance
         import lance.file
-    except ImportError as error:
-        raise MissingExtraError(
-            f"Lance needs pylance ({error}): pip install 'secure_bloom[lance]'") from error
     return lance
 
 

@@ -1,6 +1,7 @@
 """Change the Bloom filters of one file: the code that all operations share.
 
-Pages and page indexes keep their offsets, byte for byte. Removed filters are truncated if they are
+Pages and page indexes keep their offsets, byte for byte. New offset indexes precede new filters.
+Removed filters are truncated if they are
 at the end of the file, and overwritten with zeros elsewhere. New filters follow everything else,
 just before the new footer. Filters at the end of the file are moved, if they belong behind a new
 one: filters are ordered by row group and column. The new file replaces the old one atomically.
@@ -13,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
 
-from secure_bloom.display import Summarized, count, shown
+from secure_bloom.crypto.aad import ModuleType
+from secure_bloom.display import Result, count, shown
 from secure_bloom.errors import (
     KMS_FAULTS,
     NO_KEY,
@@ -35,8 +37,9 @@ from secure_bloom.parquet.bloom_filter import (
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import MAGIC
 from secure_bloom.parquet.invocations import count_invocations
+from secure_bloom.parquet.placing import set_offset_index
 from secure_bloom.parquet.redaction import redact
-from secure_bloom.reader import ParquetFile
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.options import BloomFilterOptions
 from secure_bloom.sbbf.sizing import MAX_BYTES
 from secure_bloom.storage.rewrite import Kept, Rewrite, Zeros
@@ -53,15 +56,17 @@ class Plan:
     ``build`` lists, by row group and column, the chunks that get a new filter, replacing any
     existing one, and how to size it, or its number of blocks. ``remove`` lists the chunks whose
     existing filter is removed, ``redact`` those whose metadata reveals something of their values.
+    ``index`` lists those that get an offset index, which is encrypted if the column is.
     """
 
     build: list[tuple[ColumnChunk, BloomFilterOptions | int]] = field(default_factory=list)
     remove: list[ColumnChunk] = field(default_factory=list)
     redact: list[ColumnChunk] = field(default_factory=list)
+    index: list[tuple[ColumnChunk, bytes]] = field(default_factory=list)
     notes: tuple[str, ...] = ()  # for the result
 
     def __bool__(self) -> bool:
-        return bool(self.build or self.remove or self.redact)
+        return bool(self.build or self.remove or self.redact or self.index)
 
     def removed(self) -> list[ColumnChunk]:
         """The chunks whose existing filter is removed."""
@@ -69,8 +74,8 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class FileChange(Summarized):
-    """The changes made to the filters of a file, or that a dry run would make.
+class FileChange(Result):
+    """The changes made to a file, or that a dry run would make.
 
     Attributes
     ----------
@@ -83,6 +88,8 @@ class FileChange(Summarized):
         Size of the new filters with their headers; None if nothing was done.
     notes : tuple of str
         Further remarks for the user.
+    indexed : int
+        Number of new offset indexes.
     """
 
     file: str
@@ -91,21 +98,24 @@ class FileChange(Summarized):
     removed: int
     bytes: int | None = None
     notes: tuple[str, ...] = ()
+    indexed: int = 0
 
     def _headline(self) -> str:
+        indexed = f", {self.indexed:,} offset indexes added" if self.indexed else ""
         return (f"{shown(self.file, 60)}: {count(self.built, 'filter')} built, {self.removed} "
-                "removed")
+                f"removed{indexed}")
 
     @classmethod
-    def planned(cls, plan: Plan, file: ParquetFile) -> FileChange:
+    def planned(cls, plan: Plan, file: OpenFile) -> FileChange:
         """The changes that a plan would make."""
-        chunks = [*(chunk for chunk, _ in plan.build), *plan.remove, *plan.redact]
+        chunks = [*(chunk for chunk, _ in plan.build), *plan.remove, *plan.redact,
+                  *(chunk for chunk, _ in plan.index)]
         columns = dict.fromkeys(chunk.column.path for chunk in chunks)
         return cls(file.name, tuple(columns), len(plan.build), len(plan.removed()),
-                   notes=plan.notes)
+                   notes=plan.notes, indexed=len(plan.index))
 
 
-def stored_filter(file: ParquetFile, chunk: ColumnChunk) -> StoredFilter | None:
+def stored_filter(file: OpenFile, chunk: ColumnChunk) -> StoredFilter | None:
     """What is stored at the offset of a chunk's filter; None if it has no filter."""
     where = chunk.bloom_filter
     if where is None:
@@ -115,13 +125,13 @@ def stored_filter(file: ParquetFile, chunk: ColumnChunk) -> StoredFilter | None:
     return detect_filter(file, where[0], file.footer.start)
 
 
-def leaks(file: ParquetFile, chunk: ColumnChunk) -> bool:
+def leaks(file: OpenFile, chunk: ColumnChunk) -> bool:
     """Whether a column is encrypted, but its filter is not."""
     return chunk.encryption is not None and (stored := stored_filter(file, chunk)) is not None \
         and stored.kind == PLAIN
 
 
-def check_pages(plan: Plan, file: ParquetFile) -> None:
+def check_pages(plan: Plan, file: OpenFile) -> None:
     """Check that the pages to be read do not overlap, before anything is read.
 
     Raises FormatError if they add up to more bytes than the file has.
@@ -132,7 +142,7 @@ def check_pages(plan: Plan, file: ParquetFile) -> None:
         disjoint.add(chunk, max(length, 0))
 
 
-def check_keys(plan: Plan, file: ParquetFile) -> None:
+def check_keys(plan: Plan, file: OpenFile) -> None:
     """Check that all keys are available, before anything is written.
 
     Raises KeyRetrievalError if the key of the footer, or of an affected column, is not available.
@@ -143,7 +153,7 @@ def check_keys(plan: Plan, file: ParquetFile) -> None:
         _ = file.footer.crypto.footer_cipher
 
 
-def apply(plan: Plan, rewrite: Rewrite, file: ParquetFile, keys: Keys,
+def apply(plan: Plan, rewrite: Rewrite, file: OpenFile, keys: Keys,
           advance: Callable[[float], None] = lambda fraction: None) -> int:
     """Replace a file by one with other filters; return the size of the new filters in bytes.
 
@@ -169,7 +179,7 @@ def apply(plan: Plan, rewrite: Rewrite, file: ParquetFile, keys: Keys,
 class _Writing:
     """The parts of the new file, each produced on demand."""
 
-    def __init__(self, plan: Plan, moved: dict[_Place, _Range], file: ParquetFile, keys: Keys,
+    def __init__(self, plan: Plan, moved: dict[_Place, _Range], file: OpenFile, keys: Keys,
                  advance: Callable[[float], None]):
         self._plan, self._moved = plan, moved
         self._file, self._footer, self._advance = file, file.footer, advance
@@ -182,6 +192,13 @@ class _Writing:
         yield from segments
         position = sum(part.size if isinstance(part, Zeros) else part.end - part.start
                        for part in segments)
+        for chunk, index in self._plan.index:
+            modules = chunk.modules
+            data = index if modules is None else modules.encrypt(index, ModuleType.OFFSET_INDEX)
+            set_offset_index(chunk, position, len(data))
+            chunk.finish()
+            position += len(data)
+            yield data
         sizes = {_place(chunk): size for chunk, size in self._plan.build}
         for place in sorted(sizes.keys() | self._moved.keys()):
             chunk = self._footer.row_groups[place[0]][place[1]]
@@ -224,7 +241,7 @@ def _place(chunk: ColumnChunk) -> _Place:
 
 # --- removed and retained bytes ------------------------------------------------------------------
 
-def _extent(file: ParquetFile, chunk: ColumnChunk) -> _Range | None:
+def _extent(file: OpenFile, chunk: ColumnChunk) -> _Range | None:
     """The byte range of a chunk's filter; None if no filter is stored at its offset."""
     where, stored = chunk.bloom_filter, stored_filter(file, chunk)
     if where is None or stored is None or stored.kind == UNKNOWN:
@@ -237,7 +254,7 @@ def _extent(file: ParquetFile, chunk: ColumnChunk) -> _Range | None:
     return offset, offset + length
 
 
-def _moved(plan: Plan, file: ParquetFile) -> dict[_Place, _Range]:
+def _moved(plan: Plan, file: OpenFile) -> dict[_Place, _Range]:
     """The filters to be moved behind a new one, and where they are.
 
     They are at the end of the file, so that moving leaves no gap, and their keys are available.
@@ -261,7 +278,7 @@ def _moved(plan: Plan, file: ParquetFile) -> dict[_Place, _Range]:
     return moved
 
 
-def _later(first: _Place, file: ParquetFile) -> Iterator[tuple[int, int, ColumnChunk]]:
+def _later(first: _Place, file: OpenFile) -> Iterator[tuple[int, int, ColumnChunk]]:
     """The filters from this place on whose offset can be changed: start, end and column chunk."""
     for chunk in file.footer.column_chunks():
         if _place(chunk) >= first:
@@ -275,7 +292,7 @@ def _later(first: _Place, file: ParquetFile) -> Iterator[tuple[int, int, ColumnC
                 continue
 
 
-def _check_nothing_else_goes(ranges: list[_Range], removed: set[_Place], file: ParquetFile) -> None:
+def _check_nothing_else_goes(ranges: list[_Range], removed: set[_Place], file: OpenFile) -> None:
     starts = [start for start, _ in ranges]
     for start, end, what, chunk in _retained_ranges(removed, file):
         before = bisect_left(starts, end)  # the number of ranges that begin before this one ends
@@ -284,7 +301,7 @@ def _check_nothing_else_goes(ranges: list[_Range], removed: set[_Place], file: P
                               "column; rewrite the file", **chunk.place)
 
 
-def _retained_ranges(removed: set[_Place], file: ParquetFile) \
+def _retained_ranges(removed: set[_Place], file: OpenFile) \
         -> Iterator[tuple[int, int, str, ColumnChunk]]:
     """The byte ranges in use, as far as the available keys reveal them."""
     for chunk in file.footer.column_chunks():

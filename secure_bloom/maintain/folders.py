@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -16,19 +16,19 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.display import ChangeResult, names
 from secure_bloom.errors import ChangedMeanwhileError, ColumnError
-from secure_bloom.keys.environment import shared_keys
-from secure_bloom.keys.retrieval import Keys
+from secure_bloom.keys.retrieval import Keys, open_keys
 from secure_bloom.maintain.change import FileChange, Plan, apply, check_keys, check_pages
 from secure_bloom.maintain.mistakes import Mistakes
 from secure_bloom.maintain.tables import check_no_table
-from secure_bloom.reader import ParquetFile
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.inside import check_below
 from secure_bloom.storage.many_files import Advance, ManyFiles, result_on_error
 from secure_bloom.storage.rewrite import Rewrite, remove_leftovers_of
 from secure_bloom.storage.visibility import parquet_files
 
-_OTHER_NAMES = "the file has other names (hard links), which keep the old bytes"
+#: a note on a file that was changed
+OTHER_NAMES = "the file has other names (hard links), which keep the old bytes"
 
 
 @dataclass(repr=False)
@@ -54,17 +54,14 @@ class MaintainResult(ChangeResult):
         return self._counts(len(self.changed), "to change", "changed")
 
     def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        changed = ((change.file, names(change.columns), change.built, change.removed)
-                   for change in self.changed)
-        failed = ((file, message, 0, 0) for file, message in self.failed.items())
-        return ("file", "columns, or error", "built", "removed"), chain(failed, changed)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The result as a dictionary for JSON."""
-        return asdict(self)
+        changed = ((change.file, names(change.columns), change.built, change.removed,
+                    change.indexed) for change in self.changed)
+        failed = ((file, message, 0, 0, 0) for file, message in self.failed.items())
+        return ("file", "columns, or error", "built", "removed", "indexed"), \
+            chain(failed, changed)
 
 
-Planner = Callable[[ParquetFile], Plan]
+Planner = Callable[[OpenFile], Plan]
 
 
 def change_files(path: FilePath, keys: Keys, planner: Planner, *, dry_run: bool,
@@ -85,7 +82,7 @@ def change_files(path: FilePath, keys: Keys, planner: Planner, *, dry_run: bool,
     check_no_table(filesystem, path, paths)
     if not dry_run:
         remove_leftovers_of(filesystem, path, paths)
-    keys, mistakes = shared_keys(keys), Mistakes()
+    keys, mistakes = open_keys(keys), Mistakes()
 
     def change(file: str, advance: Advance) -> FileChange | None:
         check_below(filesystem, path, file)
@@ -118,7 +115,7 @@ def _change(filesystem: pa_fs.FileSystem, path: str, keys: Keys, planner: Planne
             advance: Advance) -> FileChange | None:
     """Change one file; return None if it needs no change."""
     with Rewrite(filesystem, path) as rewrite, \
-            ParquetFile(path, keys, filesystem=filesystem) as file:
+            OpenFile(path, keys, filesystem=filesystem) as file:
         if rewrite.source.version != file.version:  # or a link has a new target
             raise ChangedMeanwhileError("the file was changed in the meantime; it is left as it is")
         with file.one_version():
@@ -126,7 +123,7 @@ def _change(filesystem: pa_fs.FileSystem, path: str, keys: Keys, planner: Planne
             if not plan:
                 return None
             if rewrite.has_other_names:
-                plan.notes += (_OTHER_NAMES,)
+                plan.notes += (OTHER_NAMES,)
             check_keys(plan, file)
             check_pages(plan, file)
             change = FileChange.planned(plan, file)

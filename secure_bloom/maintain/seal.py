@@ -11,12 +11,13 @@ from secure_bloom.errors import NO_KEY, KeyNotFoundError, PolicyError, Unsupport
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.change import Plan, leaks
 from secure_bloom.maintain.folders import MaintainResult, change_files
+from secure_bloom.parquet.bloom_filter import read_plain_header
 from secure_bloom.parquet.column_chunk import ColumnChunk
-from secure_bloom.parquet.header import parse_header, usable
 from secure_bloom.parquet.redaction import revealed
-from secure_bloom.policy.policy import Policy, as_policy
-from secure_bloom.policy.reading import violations
-from secure_bloom.reader import ParquetFile
+from secure_bloom.policy.environment import given_or_of_environment
+from secure_bloom.policy.policy import Policy
+from secure_bloom.policy.violations import violations
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.options import BloomFilterOptions
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK
 from secure_bloom.storage.files import FilePath
@@ -77,10 +78,14 @@ def seal(path: FilePath, keys: Keys, *, policy: Policy | FilePath | None = None,
     -----
     Existing copies of the data cannot be repaired: copies, backups, disk snapshots and hard links
     to the same file keep the old bytes, and so do disk blocks that have been freed.
-    """
-    rules = as_policy(policy)
 
-    def planner(file: ParquetFile) -> Plan:
+    Examples
+    --------
+    >>> secure_bloom.seal("people/", "keyring.json").changed  # doctest: +SKIP
+    """
+    rules = given_or_of_environment(policy)
+
+    def planner(file: OpenFile) -> Plan:
         if rules is not None:
             _check_policy(rules, file)
         return _plan(file)
@@ -89,14 +94,14 @@ def seal(path: FilePath, keys: Keys, *, policy: Policy | FilePath | None = None,
                         files_at_once=files_at_once, advance=advance)
 
 
-def _check_policy(policy: Policy, file: ParquetFile) -> None:
+def _check_policy(policy: Policy, file: OpenFile) -> None:
     for violation in violations(policy.for_path(file.path), file.footer):
         raise PolicyError(f"{violation.message}; sealing filters cannot repair this: write the "
                           "file again", column=violation.column,
                           row_group=next(iter(violation.row_groups), None))
 
 
-def _plan(file: ParquetFile) -> Plan:
+def _plan(file: OpenFile) -> Plan:
     plan, hidden = Plan(), set()
     removed: dict[str, None] = {}
     resized: dict[str, None] = {}
@@ -131,13 +136,13 @@ def _plan(file: ParquetFile) -> Plan:
     return plan
 
 
-def _size(file: ParquetFile, chunk: ColumnChunk,
+def _size(file: OpenFile, chunk: ColumnChunk,
           notes: dict[str, None]) -> BloomFilterOptions | int:
     """The number of blocks of the plaintext filter, or the default options and a note."""
     where = chunk.bloom_filter
     assert where is not None  # the filter was found to be in plaintext
     try:
-        num_bytes, _ = usable(parse_header(lambda size: file.read_at(size, where[0])))
+        num_bytes, _ = read_plain_header(file, where[0])
     except UnsupportedError as error:
         notes[f"column {shown(chunk.column.path)}: the old filter cannot be used: {error.message}; "
               "the new one has another size"] = None

@@ -10,7 +10,7 @@ from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.change import Plan
 from secure_bloom.maintain.folders import MaintainResult, change_files
 from secure_bloom.parquet.schema import find_column
-from secure_bloom.reader import ParquetFile
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.files import FilePath
 
 
@@ -54,12 +54,16 @@ def strip(path: FilePath, keys: Keys = None, *, columns: Iterable[str] | None = 
         If the column exists in no file of the folder.
     KeyRetrievalError
         If the KMS does not respond.
+
+    Examples
+    --------
+    >>> secure_bloom.strip("people/", "keyring.json", columns=["ssn"])  # doctest: +SKIP
     """
     if isinstance(columns, str):
         raise TypeError("columns must be a list of column paths, not a string")
     paths = None if columns is None else list(columns)
 
-    def planner(file: ParquetFile) -> Plan:
+    def planner(file: OpenFile) -> Plan:
         wanted = {column.ordinal for column in file.columns} if paths is None \
             else {find_column(file.columns, path).ordinal for path in paths}
         chunks = [chunk for chunk in file.footer.column_chunks() if chunk.column.ordinal in wanted]

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from secure_bloom.crypto.aad import ModuleType
 from secure_bloom.crypto.modules import LENGTH_SIZE, OVERHEAD, module_length
-from secure_bloom.display import Summarized, count, shown
+from secure_bloom.display import Result, count, shown
 from secure_bloom.errors import (
     NO_KEY,
     AuthenticationError,
@@ -42,7 +42,7 @@ _MODULES = ((ModuleType.BLOOM_FILTER_HEADER, _MAX_HEADER_MODULE),
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class BloomFilterInfo(Summarized):
+class BloomFilterInfo(Result):
     """A Bloom filter of a file.
 
     Attributes
@@ -116,10 +116,14 @@ def read_filter(source: ReadsAt, chunk: ColumnChunk, end: int,
                                                      column_type=chunk.column.type)
         bitset = chunk.cipher.decrypt_buffer(data.take_module(_MAX_LENGTH),
                                              chunk.aad(ModuleType.BLOOM_FILTER_BITSET))
-        if bitset.size != num_bytes:
-            raise FormatError(f"the Bloom filter header claims {num_bytes} bytes, but the bitset "
-                              f"has {bitset.size}")
+        _check_size(num_bytes, bitset.size)
         return SplitBlockBloomFilter._over(bitset, chunk.column.type)
+
+
+def _check_size(claimed: int, size: int) -> None:
+    if size != claimed:
+        raise FormatError(f"the Bloom filter header claims {claimed} bytes, but the bitset has "
+                          f"{size}")
 
 
 def copied_filter(source: ReadsAt, offset: int, length: int, old: ChunkModules | None,
@@ -140,6 +144,11 @@ def copied_filter(source: ReadsAt, offset: int, length: int, old: ChunkModules |
     else:
         parts = [old.decrypt(data.take_module(largest), module_type)
                  for module_type, largest in _MODULES]
+        # parquet-java encrypts the buffer in which it encodes the header, with what follows there.
+        header = parts[0]
+        num_bytes, header_size = usable(parse_header(lambda size: header[:size]))
+        parts[0] = header[:header_size]
+        _check_size(num_bytes, len(parts[1]))
     parts[0] = thrift.without_extensions(bytes(parts[0]))
     return parts if new is None else [new.encrypt(part, module_type) for part, (module_type, _)
                                       in zip(parts, _MODULES, strict=True)]
@@ -150,6 +159,14 @@ def read_header(source: ReadsAt, chunk: ColumnChunk, end: int) -> int | None:
     with error_location(**chunk.place):
         where = chunk.bloom_filter
         return None if where is None else _take_header(_FilterBytes(source, *where, end), chunk)
+
+
+def read_plain_header(source: ReadsAt, offset: int) -> tuple[int, int]:
+    """Return the sizes of bitset and header of a plaintext filter, without any key.
+
+    Raises FormatError or UnsupportedError if there is none that can be used.
+    """
+    return usable(parse_header(lambda size: source.read_at(size, offset)))
 
 
 def read_info(source: ReadsAt, chunk: ColumnChunk, end: int) -> BloomFilterInfo | None:

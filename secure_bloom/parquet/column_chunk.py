@@ -8,8 +8,7 @@ filter (fields 14 and 15) is written to the module, and to the copy if there is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from secure_bloom.crypto.aad import ModuleType, module_aad
 from secure_bloom.crypto.modules import OVERHEAD, ModuleCipher
@@ -22,11 +21,9 @@ from secure_bloom.errors import (
 )
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.chunk_modules import ChunkModules
+from secure_bloom.parquet.chunk_states import ChunkStates, Decoded, RawStatistics, Shared
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.parquet.thrift import Layout, Struct
-
-if TYPE_CHECKING:
-    from secure_bloom.parquet.row_group import RowGroup, Shared
 
 _COLUMN_META_LAYOUT: Layout = {}
 _COLUMN_CHUNK_LAYOUT: Layout = {8: {1: {}, 2: {}}}  # and 3, ColumnMetaData: decoded on demand
@@ -37,43 +34,10 @@ _OFFSET_INDEX, _COLUMN_INDEX = (4, 5), (6, 7)  # likewise: offset and length of 
 _TYPE, _PATH = 1, 3  # ColumnMetaData: physical type, path in the schema
 _NUM_VALUES, _COMPRESSED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 5, 7, 9, 11  # ColumnMetaData
 _STATISTICS, _ENCODING_STATS, _BLOOM_OFFSET, _BLOOM_LENGTH = 12, 13, 14, 15  # likewise
+#: of ColumnMetaData, for readers without the column's key: where pages are and how to decode them
+_OF_PAGES = frozenset((*range(1, 8), 9, 10, 11, _BLOOM_OFFSET, _BLOOM_LENGTH))
 _DATA_PAGES = (0, 3)  # PageType: versions 1 and 2
 _DICTIONARY_ENCODINGS = {2, 8}  # Encoding: PLAIN_DICTIONARY, RLE_DICTIONARY
-
-
-@dataclass(frozen=True)
-class RawStatistics:
-    """The footer's statistics for the values of a column chunk; None if not specified.
-
-    The number of values includes nulls. Minimum and maximum are in plain encoding. They are bounds:
-    no value is outside, but they need not be actual values.
-    """
-
-    num_values: int | None = None
-    null_count: int | None = None
-    minimum: bytes | None = None
-    maximum: bytes | None = None
-
-
-class Decoded:
-    """The decoded state of a column chunk.
-
-    ``struct`` is the ColumnChunk; ``meta`` is the ColumnMetaData that was in a module, once
-    decrypted. ``statistics`` do not change.
-    """
-
-    __slots__ = ("cipher", "meta", "statistics", "struct")
-
-    def __init__(self) -> None:
-        self.struct: Struct | None = None
-        self.meta: Struct | None = None
-        self.cipher: ModuleCipher | None = None
-        self.statistics: RawStatistics | None = None
-
-    def to_encode(self) -> Struct:
-        """Return the ColumnChunk, which was changed and is therefore decoded."""
-        assert self.struct is not None
-        return self.struct
 
 
 class ColumnChunk:
@@ -81,7 +45,7 @@ class ColumnChunk:
 
     __slots__ = ("_group", "_known", "column")
 
-    def __init__(self, group: RowGroup, column: LeafColumn):
+    def __init__(self, group: ChunkStates, column: LeafColumn):
         self._group, self.column = group, column
         self._known: Decoded | None = None  # what the row group returned, to ask it only once
 
@@ -290,13 +254,17 @@ class ColumnChunk:
         """
         return self._file.has_type_order(self.column)
 
+    @property
+    def has_defined_order(self) -> bool:
+        """Whether minimum and maximum of the column's values are in an order that is known here."""
+        return self._file.has_defined_order(self.column)
+
     def _statistics_in(self, meta: Struct) -> RawStatistics:
         raw = meta.get(_STATISTICS)
         if not isinstance(raw, bytes):
             return RawStatistics(meta.get_int(_NUM_VALUES))
         found, _ = thrift.decode(raw, {})
-        bounds = (found.get_binary(6), found.get_binary(5)) \
-            if self._file.has_defined_order(self.column) else ()
+        bounds = (found.get_binary(6), found.get_binary(5)) if self.has_defined_order else ()
         return RawStatistics(meta.get_int(_NUM_VALUES), found.get_int(3), *bounds)
 
     @property
@@ -369,14 +337,15 @@ class ColumnChunk:
 
         Who has another key can write another footer around the columns, with their names exchanged.
         """
-        path, parts = meta.get(_PATH), self.column.parts
-        if isinstance(path, bytes):
-            parts = tuple(name.decode("utf-8", "backslashreplace")
-                          for name in thrift.decode_binaries(path))
-        if parts != self.column.parts \
-                or meta.get_int(_TYPE) != self.column.type.number:
+        is_path = meta.get(_PATH) is None or self._is_path_of_column(meta)
+        if not is_path or meta.get_int(_TYPE) != self.column.type.number:
             raise AuthenticationError("the column's encrypted metadata is that of another column "
                                       "than the schema says")
+
+    def _is_path_of_column(self, meta: Struct) -> bool:
+        path = meta.get(_PATH)
+        return isinstance(path, bytes) and self.column.parts == tuple(
+            name.decode("utf-8", "backslashreplace") for name in thrift.decode_binaries(path))
 
     def set_key_metadata(self, key_metadata: bytes) -> None:
         """Replace the file's metadata for the column's own key, if it has a key of its own."""
@@ -384,6 +353,45 @@ class ColumnChunk:
         own = self._column_key_struct()
         if own is not None:
             own.set_binary(2, key_metadata)
+
+    def encrypt_as(self, encryption: str | None, key_metadata: bytes | None = None, *,
+                   has_encrypted_footer: bool) -> None:
+        """Make this a column chunk of a new version of the file, before it is placed there.
+
+        Parameters
+        ----------
+        encryption : str or None
+            As :attr:`encryption`.
+        key_metadata : bytes, optional
+            For a key of its own.
+        has_encrypted_footer : bool
+            Of the new version.
+
+        Raises
+        ------
+        FormatError, AuthenticationError, KeyRetrievalError
+            If the column's metadata cannot be read.
+        """
+        meta, struct = self.metadata(), self.to_change()
+        if encryption is not None and not self._is_path_of_column(meta):
+            raise FormatError("the footer has the metadata of another column here than the schema "
+                              "says", **self.place)
+        has_module = encryption == "column key" \
+            or (encryption == "footer key" and not has_encrypted_footer)
+        self._decoded.meta = meta if has_module else None
+        for field in (_META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA):
+            struct.remove(field)
+        if has_module:  # what a later version of the format has may describe values
+            struct.fields = [field for field in struct.fields if field[0] <= _ENCRYPTED_META_DATA]
+        if not (has_module and has_encrypted_footer):
+            shown = Struct([field for field in meta.fields if field[0] in _OF_PAGES]) \
+                if has_module else meta
+            struct.set(_META_DATA, thrift.STRUCT, thrift.encode(shown))
+        if has_module:
+            struct.set_binary(_ENCRYPTED_META_DATA, b"")  # until it is sealed
+        if encryption is not None:
+            struct.set(_CRYPTO_META_DATA, thrift.STRUCT, _crypto_union(encryption, key_metadata,
+                                                                       meta.get(_PATH)))
 
     def seal(self) -> None:
         """Encrypt the column's metadata again if it was decrypted from a module."""
@@ -449,3 +457,14 @@ class ColumnChunk:
             if meta.get_int(_TYPE) != self.column.type.number:
                 raise FormatError("the column's type differs from the schema")
             return meta
+
+
+def _crypto_union(encryption: str, key_metadata: bytes | None, path: object) -> Struct:
+    """Return the union ColumnCryptoMetaData; ``path`` is the list path_in_schema."""
+    own = Struct()
+    if encryption == "footer key":
+        return Struct([[1, thrift.STRUCT, own]])
+    own.set(1, thrift.LIST, path)
+    if key_metadata is not None:
+        own.set_binary(2, key_metadata)
+    return Struct([[2, thrift.STRUCT, own]])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from secure_bloom.crypto.key_retriever import KeyRetriever
@@ -17,6 +17,7 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     UnsupportedError,
 )
+from secure_bloom.parquet import thrift
 from secure_bloom.parquet.thrift import Layout, Struct
 
 ALGORITHM_LAYOUT: Layout = {1: {}, 2: {}}
@@ -55,6 +56,22 @@ class EncryptionAlgorithm:
         return cls(_ALGORITHM_NAMES[number], fields.get_binary(1), fields.get_binary(2) or b"",
                    bool(fields.get_bool(3)))
 
+    @classmethod
+    def new(cls, name: str, aad_prefix: bytes | None = None, *,
+            supply_aad_prefix: bool = False) -> EncryptionAlgorithm:
+        """Return the algorithm of a new file, or of a new version of one: with a new identity."""
+        return cls(name, aad_prefix, os.urandom(_UNIQUE_SIZE), supply_aad_prefix)
+
+    def to_union(self) -> Struct:
+        """Return the union that says this."""
+        fields = Struct()
+        if self.aad_prefix is not None:
+            fields.set_binary(1, self.aad_prefix)
+        fields.set_binary(2, self.aad_file_unique)
+        fields.set_bool(3, self.supply_aad_prefix)
+        [number] = (number for number, name in _ALGORITHM_NAMES.items() if name == self.name)
+        return Struct([[number, thrift.STRUCT, fields]])
+
 
 class FileCrypto:
     """How an open file is encrypted, and the ciphers of its keys.
@@ -81,7 +98,8 @@ class FileCrypto:
         """
         algorithm = self.algorithm
         if algorithm is not None:
-            algorithm = replace(algorithm, aad_file_unique=os.urandom(_UNIQUE_SIZE))
+            algorithm = EncryptionAlgorithm.new(algorithm.name, algorithm.aad_prefix,
+                                                supply_aad_prefix=algorithm.supply_aad_prefix)
         new = FileCrypto(keys, algorithm, footer_key_metadata,
                          has_encrypted_footer=self.has_encrypted_footer)
         new._ciphers = self._ciphers
@@ -114,7 +132,7 @@ class FileCrypto:
         if self._footer_cipher is None:
             if self._keys is None:
                 raise KeyNotFoundError("this is encrypted with the footer key; pass keys "
-                                       "(--keyring)")
+                                       "(--keys)")
             return self.use_footer_key(self._keys.footer_key(self.footer_key_metadata))
         return self._footer_cipher
 
@@ -129,7 +147,7 @@ class FileCrypto:
         All row groups mostly name the same key, and finding it takes longer than using it.
         """
         if self._keys is None:
-            raise KeyNotFoundError("the column is encrypted; pass keys (--keyring)", column=path)
+            raise KeyNotFoundError("the column is encrypted; pass keys (--keys)", column=path)
         cipher = self._of_columns.get((path, key_metadata))
         if cipher is not None:
             return cipher

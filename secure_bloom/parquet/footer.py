@@ -12,7 +12,7 @@ Everything that is not changed is written back unmodified, including unknown fie
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 
 from secure_bloom.crypto.aad import ModuleType, module_aad
@@ -22,15 +22,17 @@ from secure_bloom.crypto.modules import module_length
 from secure_bloom.display import Summarized, count
 from secure_bloom.errors import AuthenticationError, FormatError
 from secure_bloom.parquet import thrift
+from secure_bloom.parquet.chunk_states import COLUMN_ORDERS, Shared
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.file_crypto import ALGORITHM_LAYOUT, EncryptionAlgorithm, FileCrypto
 from secure_bloom.parquet.redaction import redact
-from secure_bloom.parquet.row_group import COLUMN_ORDERS, ROW_GROUP_LAYOUT, RowGroup, Shared
+from secure_bloom.parquet.row_group import ROW_GROUP_LAYOUT, RowGroup
 from secure_bloom.parquet.schema import (
     SCHEMA_ELEMENT_LAYOUT,
     LeafColumn,
     find_column,
     leaf_columns,
+    paths_of_elements,
 )
 from secure_bloom.parquet.thrift import Struct
 from secure_bloom.storage.files import Source
@@ -135,6 +137,10 @@ class Footer(Summarized):
         """The leaf columns by dotted path; the last one if names with dots make paths equal."""
         return self._schema.by_path
 
+    def elements_to(self, column: LeafColumn) -> tuple[bytes, ...]:
+        """Return the SchemaElements from the root to a leaf column, as if it were the only one."""
+        return self._schema.paths_of_elements[column.ordinal]
+
     def column(self, path: str) -> LeafColumn:
         """Return the leaf column with a dotted path; see :func:`.find_column`."""
         found = self._schema.found.get(path)
@@ -179,42 +185,31 @@ class Footer(Summarized):
         for ordinal in places.keys() - chunks.set_bloom_filters(places):
             chunks[ordinal].set_bloom_filter(*places[ordinal])
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(self, *, with_extensions: bool = True) -> bytes:
         """Return the changed footer up to the end of the file, encrypted or signed again.
 
         A plaintext footer that is signed reveals nothing about the values of encrypted columns.
+        ``with_extensions=False`` removes the extensions of all structures, but not those in
+        encrypted metadata of columns: see :meth:`.ColumnChunk.remove_extensions`.
         """
-        self._redact()
-        return self._to_bytes(self._content(), lambda data: data)
-
-    def to_bytes_without_extensions(self) -> bytes:
-        """Return the same as :meth:`to_bytes`, without extensions of any structure.
-
-        Those in encrypted metadata of columns stay: see :meth:`.ColumnChunk.remove_extensions`.
-        """
-        self._redact()
-        return self._to_bytes(thrift.without_extensions(self._content()),
-                              thrift.without_extensions)
-
-    @property
-    def may_have_extensions(self) -> bool:
-        """Whether there may be extensions, except in encrypted metadata of columns."""
-        return thrift.may_have_extensions(self._content())
-
-    def _redact(self) -> None:
         if self.is_encrypted and not self.has_encrypted_footer:
             for chunk in self.column_chunks():
                 redact(chunk)
-
-    def _to_bytes(self, content: bytes, changed: Callable[[bytes], bytes]) -> bytes:
-        magic = MAGIC
+        content, magic = self._content(), MAGIC
+        crypto = b"" if self._crypto_meta is None else thrift.encode(self._crypto_meta)
+        if not with_extensions:
+            content, crypto = map(thrift.without_extensions, (content, crypto))
         if self._crypto_meta is not None:
-            crypto = changed(thrift.encode(self._crypto_meta))
             content = crypto + self.crypto.footer_cipher.encrypt(content, self._footer_aad())
             magic = MAGIC_ENCRYPTED
         elif self.is_encrypted:
             content += self.crypto.footer_cipher.sign(content, self._footer_aad())
         return content + len(content).to_bytes(4, "little") + magic
+
+    @property
+    def may_have_extensions(self) -> bool:
+        """Whether there may be extensions, except in encrypted metadata of columns."""
+        return thrift.may_have_extensions(self._content())
 
     def _content(self) -> bytes:
         """Return the FileMetaData with its changes."""
@@ -232,17 +227,23 @@ class Footer(Summarized):
         self._file_meta.set_int(_NUM_ROWS, thrift.I64,
                                 sum(group.num_rows for group in row_groups))
 
-    def renew(self, crypto: FileCrypto) -> Shared:
+    def encrypt_as(self, crypto: FileCrypto) -> Shared:
         """Make this the footer of a new version of the file, which is encrypted in this way.
 
         Returns what its row groups have in common: see :meth:`.RowGroup.place`. Those that have not
         been placed are still those of the old version.
         """
-        self.crypto = crypto
+        self.crypto, self._crypto_meta, meta = crypto, None, self._file_meta
+        meta.remove(_ALGORITHM)
+        meta.remove(_SIGNING_KEY_METADATA)
         if crypto.algorithm is not None:
-            self._algorithm_union().fields[0][2].set_binary(2, crypto.algorithm.aad_file_unique)
-        if crypto.footer_key_metadata is not None:
-            self.set_footer_key_metadata(crypto.footer_key_metadata)
+            algorithm = crypto.algorithm.to_union()
+            if crypto.has_encrypted_footer:
+                self._crypto_meta = Struct([[1, thrift.STRUCT, algorithm]])
+            else:
+                meta.set(_ALGORITHM, thrift.STRUCT, algorithm)
+            if crypto.footer_key_metadata is not None:
+                self.set_footer_key_metadata(crypto.footer_key_metadata)
         return self._shared.with_crypto(crypto)
 
     def forget_annotations(self) -> None:
@@ -336,9 +337,15 @@ class Footer(Summarized):
 class _Schema:
     """The leaf columns of a schema, and those by path that were looked for."""
 
-    def __init__(self, columns: list[LeafColumn]):
-        self.columns = columns
+    def __init__(self, columns: list[LeafColumn], raw: bytes = b""):
+        self.columns, self._raw = columns, raw
         self.found: dict[str, LeafColumn] = {}
+
+    @cached_property
+    def paths_of_elements(self) -> list[tuple[bytes, ...]]:
+        """The SchemaElements to each leaf column."""
+        return paths_of_elements(thrift.each(Struct([[_SCHEMA, thrift.LIST, self._raw]]),
+                                             _SCHEMA, {}))
 
     @cached_property
     def by_path(self) -> dict[str, LeafColumn]:
@@ -352,7 +359,7 @@ def _schema_columns(raw: bytes) -> _Schema:
     schema = Struct([[_SCHEMA, thrift.LIST, raw]])
     with thrift.no_garbage_collection():
         elements = thrift.each(schema, _SCHEMA, SCHEMA_ELEMENT_LAYOUT)
-        return _Schema(leaf_columns(elements, len(raw)))
+        return _Schema(leaf_columns(elements, len(raw)), raw)
 
 
 def encrypted_footer_key_metadata(content: bytes) -> bytes | None:

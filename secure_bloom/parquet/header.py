@@ -14,8 +14,7 @@ from functools import lru_cache
 
 from secure_bloom.crypto.modules import Bytes
 from secure_bloom.errors import FormatError, UnsupportedError
-from secure_bloom.parquet import thrift
-from secure_bloom.parquet.thrift import I32, STRUCT, Layout, Struct
+from secure_bloom.parquet import strict_thrift
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES
 
 MAX_HEADER_SIZE = 1024  #: more than any header needs; without unknown fields a header has 15 to 20
@@ -24,14 +23,12 @@ LONGEST_HEADER = 32 * 1024
 
 _NUM_BYTES = 1
 _UNIONS = {2: "algorithm", 3: "hash", 4: "compression"}
-_LAYOUT: Layout = {field_id: {} for field_id in _UNIONS}
 
 
 def encode_header(num_bytes: int) -> bytes:
     """Return the header of a bitset of ``num_bytes`` bytes: split-block, XXH64, uncompressed."""
-    first_member = b"\x1c\x00\x00"  # field 1, an empty structure; the end of the union
-    return thrift.encode(Struct([[_NUM_BYTES, I32, thrift.encode_int(num_bytes)],
-                                 *([field_id, STRUCT, first_member] for field_id in _UNIONS)]))
+    first_member: strict_thrift.Fields = {1: {}}
+    return strict_thrift.write({_NUM_BYTES: num_bytes, **dict.fromkeys(_UNIONS, first_member)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,46 +77,43 @@ def parse_header(peek: Callable[[int], Bytes]) -> Header:
     :data:`MAX_HEADER_SIZE` are requested. Raises FormatError as :func:`decode_header` does.
     """
     head = bytes(peek(MAX_HEADER_SIZE))
-    try:
+    if len(head) < MAX_HEADER_SIZE:
         # Most decrypted headers equal an earlier one; longer data includes a part of the bitset.
         return _parse(head) if len(head) <= 64 else _parse.__wrapped__(head)
-    except FormatError:
-        if len(head) < MAX_HEADER_SIZE or _is_complete(head):
-            raise
-    header = _parse.__wrapped__(bytes(peek(LONGEST_HEADER)))
-    return replace(header, obstacle=f"the Bloom filter header has {header.size:,} bytes, more than "
-                                    f"the {MAX_HEADER_SIZE:,} that are read here")
-
-
-def _is_complete(data: bytes) -> bool:
     try:
-        thrift.end_of_struct(data)
-    except FormatError:
-        return False
-    return True
+        found = strict_thrift.read(head, _UNIONS)
+    except FormatError:  # is it longer?
+        header = _parse.__wrapped__(bytes(peek(LONGEST_HEADER)))
+        return replace(header, obstacle=f"the Bloom filter header has {header.size:,} bytes, more "
+                                        f"than the {MAX_HEADER_SIZE:,} that are read here")
+    return _header(*found)
 
 
 @lru_cache(maxsize=64)
 def _parse(data: bytes) -> Header:
     try:
-        header, size = thrift.decode(data, _LAYOUT)
+        found = strict_thrift.read(data, _UNIONS)
     except FormatError as error:
         raise FormatError("the Bloom filter header is truncated or malformed") from error
-    num_bytes = next((thrift.decode_int(value) for field_id, type_, value in header.fields
-                      if field_id == _NUM_BYTES and type_ == I32), None)
-    unions = {field_id: value for field_id, type_, value in header.fields
-              if field_id in _UNIONS and type_ == STRUCT}
+    return _header(*found)
+
+
+def _header(fields: strict_thrift.Fields, size: int) -> Header:
+    num_bytes = fields.get(_NUM_BYTES)
+    unions = {field_id: union for field_id in _UNIONS
+              if isinstance(union := fields.get(field_id), dict)}
     missing = [name for field_id, name in _UNIONS.items() if field_id not in unions]
-    if num_bytes is None or missing:
-        raise FormatError("the Bloom filter header lacks "
-                          + ", ".join((["numBytes"] if num_bytes is None else []) + missing))
+    if not isinstance(num_bytes, int):
+        missing.insert(0, "numBytes")
+    if not isinstance(num_bytes, int) or missing:
+        raise FormatError(f"the Bloom filter header lacks {', '.join(missing)}")
     if not 0 < num_bytes < 2**31:
         raise FormatError(f"the Bloom filter header claims a bitset of {num_bytes} bytes")
     for field_id, name in _UNIONS.items():
-        members = [(member, type_) for member, type_, _ in unions[field_id].fields]
-        if members != [(1, STRUCT)]:
+        union = unions[field_id]
+        if len(union) != 1 or not isinstance(union.get(1), dict):
             return Header(num_bytes, size, f"the Bloom filter has an unknown {name} (union members "
-                                           f"{[member for member, _ in members]})")
+                                           f"{list(union)})")
     obstacle = None
     if num_bytes > MAX_BYTES:
         obstacle = (f"the bitset has {num_bytes:,} bytes, more than the {MAX_BYTES:,} that are "

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.footer import Footer
 from secure_bloom.parquet.pages import StoredPages
 from secure_bloom.parquet.thrift import Struct
 
@@ -86,6 +89,8 @@ def resize_pages(chunk: ColumnChunk, start: int, pages: StoredPages) -> None:
         meta.set_int(_DATA_PAGE, thrift.I64, start + pages.dictionary_size)
         if pages.dictionary_size:
             meta.set_int(_DICTIONARY_PAGE, thrift.I64, start)
+        else:  # readers would expect one, under its own AAD
+            meta.remove(_DICTIONARY_PAGE)
     struct = chunk.to_change()
     if struct.get_int(_FILE_OFFSET):
         struct.set_int(_FILE_OFFSET, thrift.I64, start)
@@ -96,6 +101,11 @@ def total_size(chunk: ColumnChunk) -> int:
     return chunk.metadata().get_int(_TOTAL_SIZE) or 0
 
 
+def num_values(chunk: ColumnChunk) -> int:
+    """Return the number of values, with nulls, according to the footer."""
+    return chunk.metadata().get_int(_NUM_VALUES) or 0
+
+
 def set_column_index(chunk: ColumnChunk, offset: int, length: int) -> None:
     """Record where the column index is; without a length, that there is none."""
     _set_range(chunk, _COLUMN_INDEX, offset, length)
@@ -104,6 +114,38 @@ def set_column_index(chunk: ColumnChunk, offset: int, length: int) -> None:
 def set_offset_index(chunk: ColumnChunk, offset: int, length: int) -> None:
     """Record where the offset index is; without a length, that there is none."""
     _set_range(chunk, _OFFSET_INDEX, offset, length)
+
+
+def without_column_indexes(footer: Footer, indexes: bytes, start: int,
+                           places: Container[tuple[int, int]]) -> bytes:
+    """Remove column indexes from the page indexes of a file.
+
+    Parameters
+    ----------
+    footer : Footer
+        Receives the new places of the others.
+    indexes : bytes
+        All page indexes.
+    start : int
+        Their offset in the file.
+    places : container of (row group, ordinal of the column)
+        The column chunks that get none.
+    """
+    left = bytearray()
+    for chunk in footer.column_chunks():
+        if (where := chunk.column_index) is not None:
+            is_kept = (chunk.row_group, chunk.column.ordinal) not in places
+            set_column_index(chunk, start + len(left), where[1] if is_kept else 0)
+            left += _part(indexes, where, start) if is_kept else b""
+    for chunk in footer.column_chunks():
+        if (where := chunk.offset_index) is not None:
+            set_offset_index(chunk, start + len(left), where[1])
+            left += _part(indexes, where, start)
+    return bytes(left)
+
+
+def _part(indexes: bytes, where: tuple[int, int], start: int) -> bytes:
+    return indexes[where[0] - start:sum(where) - start]
 
 
 def _set_range(chunk: ColumnChunk, fields: tuple[int, int], offset: int, length: int) -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from secure_bloom.display import Summarized, listed, shown
 from secure_bloom.errors import ColumnError, FormatError, unknown_column
-from secure_bloom.parquet.thrift import Layout, Struct
+from secure_bloom.parquet.thrift import I32, Layout, Struct, encode
 from secure_bloom.sbbf.column_type import PHYSICAL_TYPES, ColumnType, physical_type_name
 
 #: the parts of SchemaElement to decode: the LogicalType union with its parameters
@@ -34,6 +34,7 @@ _ROOM = 64 * 1024 * 1024  # bytes that columns may take, plus _TIMES the schema'
 _TIMES = 4
 _LEAF_SIZE = 170  # bytes of a LeafColumn without its path
 _REPEATED = 2  # FieldRepetitionType
+_NUM_CHILDREN = 5  # SchemaElement
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -109,6 +110,30 @@ def leaf_columns(elements: Iterable[Struct], num_bytes: int = 0) -> list[LeafCol
     if any(group.children for group in stack):
         raise FormatError("the schema ends before all declared children")
     return leaves
+
+
+def paths_of_elements(elements: Iterable[Struct]) -> list[tuple[bytes, ...]]:
+    """Return for each leaf column the SchemaElements from the root to it, as if it were alone.
+
+    The elements must be those of which :func:`leaf_columns` has made leaves.
+    """
+    found: list[tuple[bytes, ...]] = []
+    path: list[bytes] = []
+    left: list[int] = []  # children still to come, of each group in the path
+    for element in elements:
+        while left and left[-1] == 0:
+            path.pop()
+            left.pop()
+        if left:
+            left[-1] -= 1
+        children = element.get_int(_NUM_CHILDREN) or 0
+        if children or element.get(1) is None or not left:
+            element.set_int(_NUM_CHILDREN, I32, 1)
+            path.append(encode(element))
+            left.append(children)
+        else:
+            found.append((*path, encode(element)))
+    return found
 
 
 def named_columns(leaves: Iterable[LeafColumn], path: str) -> list[LeafColumn]:
@@ -229,9 +254,15 @@ def find_column(leaves: list[LeafColumn], path: str) -> LeafColumn:
 
 
 def check_names(columns: object) -> None:
-    """Raise TypeError if names of columns are one string, which would be a list of letters."""
+    """Raise TypeError if names of columns are one string, which would be a list of letters.
+
+    Or if one of them is no string.
+    """
     if isinstance(columns, str):
         raise TypeError(f"columns must be a list of names: write [{columns!r}]")
+    for name in columns if isinstance(columns, list | tuple) else ():
+        if not isinstance(name, str):
+            raise TypeError(f"columns must be a list of names, but it has a {type(name).__name__}")
 
 
 def column_type(element: Struct) -> ColumnType:

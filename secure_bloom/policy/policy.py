@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, Final, Literal, cast, overload
 
-from secure_bloom.errors import AuthenticationError, PolicyError, error_location
+from secure_bloom.errors import PolicyError, error_location
 from secure_bloom.policy import precedence, toml
 from secure_bloom.policy.precedence import Rules, named_rules
 from secure_bloom.policy.rules import (
+    DEFAULTS,
     ColumnPolicy,
     ColumnRule,
     Rule,
@@ -24,7 +26,6 @@ from secure_bloom.policy.rules import (
 from secure_bloom.storage.local_files import without_waiting
 
 if TYPE_CHECKING:
-    from secure_bloom.parquet.footer import Footer
     from secure_bloom.parquet.schema import LeafColumn
     from secure_bloom.storage.files import FilePath
 
@@ -33,11 +34,11 @@ if TYPE_CHECKING:
 class Policy:
     """Which columns must be encrypted, under which master keys, and which filters they get.
 
-    A policy is enforced where data is written and read; see ``docs/policy.md``. Columns are named
-    by the dotted path of a leaf, by a group or list with all leaves below it, or by a pattern
-    with ``*``, ``?`` and ``[...]``, regardless of case. The first rule that says something wins:
-    rules of tables before general ones, then the path itself, the deepest group, a pattern, and
-    ``*``.
+    A policy is enforced where data is written and read; see the page "One policy for all files".
+    Columns are named by the dotted path of a leaf, by a group or list with all leaves below it, or
+    by a pattern with ``*``, ``?`` and ``[...]``, regardless of case. The first rule that says
+    something wins: rules of tables before general ones, then the path itself, the deepest group, a
+    pattern, and ``*``.
 
     Parameters
     ----------
@@ -50,6 +51,8 @@ class Policy:
         It also encrypts the columns that must be encrypted and have no key of their own.
     default : {"open", "encrypt"}
         Whether columns without a rule may be in plaintext, or must be encrypted under any key.
+        Writers use the footer key. As in EncryptionConfiguration, "plaintext" means "open", and
+        "footer key" means "encrypt".
     columns : mapping of str to (str, ColumnRule or mapping)
         Maps names to master keys, or to rules with the fields of ColumnRule.
     tables : iterable of TableRules
@@ -65,17 +68,19 @@ class Policy:
     encrypted_footer: bool = False
     _: KW_ONLY
     footer_key: str | None = None
-    default: Literal["open", "encrypt"] = "open"
+    default: Literal["open", "encrypt", "plaintext", "footer key"] = "open"
     columns: Mapping[str, Rule] = field(default_factory=dict, hash=False)
     tables: Iterable[TableRules] = ()
+    has_patterns: ClassVar[bool] = True  #: whether names may be patterns
 
     def __post_init__(self) -> None:
         if not isinstance(self.encrypted_footer, bool):
             raise PolicyError("encrypted_footer of a policy must be true or false")
         if self.footer_key is not None:
             check_text(self.footer_key, "footer_key of a policy")
-        if self.default not in ("open", "encrypt"):
+        if not isinstance(self.default, str) or self.default not in DEFAULTS:
             raise PolicyError('default of a policy must be "open" or "encrypt"')
+        object.__setattr__(self, "default", DEFAULTS[self.default])
         if isinstance(self.tables, str | bytes | Mapping) or not isinstance(self.tables, Iterable):
             raise PolicyError("tables of a policy must be a list of TableRules")
         tables = tuple(self.tables)
@@ -89,7 +94,7 @@ class Policy:
 
     @classmethod
     def read(cls, path: FilePath) -> Policy:
-        """Read a policy from its TOML file.
+        """Read a policy from its TOML file, which has a path or URI.
 
         Raises
         ------
@@ -99,12 +104,17 @@ class Policy:
         OSError
             If the file cannot be read.
         """
-        with error_location(file=str(path)), open(path, "rb", opener=without_waiting) as file:
+        return cls.read_with_digest(path)[0]
+
+    @classmethod
+    def read_with_digest(cls, path: FilePath) -> tuple[Policy, str]:
+        """Read a policy as :meth:`read` does; return it and the SHA-256 of its file, in hex."""
+        with error_location(file=str(path)), _opened(path) as file:
             data = file.read(toml.MAX_BYTES + 1)
             if len(data) > toml.MAX_BYTES:  # half a policy may be valid too
                 raise PolicyError(toml.TOO_LARGE)
             try:
-                return cls.from_toml(data.decode())
+                return cls.from_toml(data.decode()), hashlib.sha256(data).hexdigest()
             except UnicodeDecodeError as error:
                 raise PolicyError(f"this policy is not valid UTF-8: {error.reason}") from None
 
@@ -121,9 +131,9 @@ class Policy:
 
     def to_toml(self) -> str:
         """Return the text form of the policy. ``Policy.from_toml`` returns an equal policy."""
-        return toml.dump(self)
+        return toml.dump(vars(self))
 
-    def __reduce__(self) -> tuple[Callable[[str], Policy], tuple[str]]:
+    def __reduce__(self) -> tuple[Callable[..., Policy], tuple[str, ...]]:
         return type(self).from_toml, (self.to_toml(),)
 
     # --- for one file ----------------------------------------------------------------------------
@@ -210,36 +220,6 @@ class Policy:
         """All rules, also those for some paths only, as messages name them."""
         return [*self._table_rules, *self._general_rules]
 
-    # --- as a requirement of readers -------------------------------------------------------------
-
-    def check(self, footer: Footer) -> None:
-        """Check a file that is opened for reading; see :func:`.reading.check_file`."""
-        from secure_bloom.policy.reading import check_file
-        check_file(self, footer)
-
-    def check_path_columns(self, names: Iterable[str], columns: Iterable[LeafColumn]) -> None:
-        """Check columns whose values come from a file's path, which is not authenticated.
-
-        Parameters
-        ----------
-        names : iterable of str
-            Names of these columns.
-        columns : iterable of LeafColumn
-            Columns of the file.
-
-        Raises
-        ------
-        AuthenticationError
-            If one of them must be encrypted, or replaces a column of the file that must be.
-        """
-        own = {folded(leaf.parts[0]) for leaf in columns if self.is_sensitive(leaf.path)}
-        for name in names:
-            rule = self.rule_for_partition(name)
-            if rule is not None or folded(name) in own:
-                raise AuthenticationError(
-                    "it must be encrypted by the policy, and its values come from the path of the "
-                    f"file, which is not ({rule or 'the file has such a column'})", column=name)
-
     def rule_for_partition(self, name: str) -> str | None:
         """Return the rule because of which values of this column may not be part of paths.
 
@@ -249,10 +229,6 @@ class Policy:
         below = (rule for scope in self._scopes for rule in scope.rules
                  if rule.demands and folded(rule.name).startswith(f"{folded(name)}."))
         return found.rule if found.encrypted else next(map(str, below), None)
-
-    def demands_any(self, columns: Iterable[LeafColumn]) -> bool:
-        """Whether one of these columns of the file must be encrypted."""
-        return any(column.encrypted for column in self.of_leaves(list(columns)))
 
     # --- what is derived from the fields ---------------------------------------------------------
 
@@ -276,11 +252,23 @@ class Policy:
 
     @property
     def _general_rules(self) -> list[precedence.NamedRule]:
-        return list(named_rules(self.sensitive, cast(dict[str, ColumnRule], self.columns)))
+        return list(named_rules(self.sensitive, cast(dict[str, ColumnRule], self.columns),
+                                patterns=self.has_patterns))
+
+
+NO_POLICY: Final = Policy()  #: use no policy, not even that of the environment
+
+
+@overload
+def as_policy(policy: Policy | FilePath) -> Policy: ...
+
+
+@overload
+def as_policy(policy: Policy | FilePath | None) -> Policy | None: ...
 
 
 def as_policy(policy: Policy | FilePath | None) -> Policy | None:
-    """Return the policy that a caller passed, which may be the path of its file.
+    """Return the policy that a caller passed, which may be the path or URI of its file.
 
     Raises
     ------
@@ -291,7 +279,15 @@ def as_policy(policy: Policy | FilePath | None) -> Policy | None:
     """
     if policy is None or isinstance(policy, Policy):
         return policy
-    if isinstance(policy, str | Path) or hasattr(policy, "__fspath__"):
+    if isinstance(policy, str | os.PathLike):
         return Policy.read(policy)
     raise TypeError(f"policy must be a Policy or the path of its file, not "
                     f"{type(policy).__name__}")
+
+
+def _opened(path: FilePath) -> BinaryIO:
+    from secure_bloom.storage.files import resolve  # with pyarrow, which rules do not need
+    filesystem, place = resolve(path)
+    if filesystem.type_name == "local":
+        return open(place, "rb", opener=without_waiting)
+    return cast(BinaryIO, filesystem.open_input_stream(place))

@@ -31,6 +31,7 @@ class NamedRule(NamedTuple):
     name: str
     place: str
     rule: ColumnRule
+    is_pattern: bool
 
     def __str__(self) -> str:
         return f"{shown(self.name)!r} in {self.place}"
@@ -58,11 +59,11 @@ class Rules:
         self.rules = list(rules)
         self._named: dict[str, list[NamedRule]] = {}
         self.patterns: list[tuple[re.Pattern[str], NamedRule]] = []
-        self._all = [rule for rule in self.rules if rule.name == "*"]
+        self._all = [rule for rule in self.rules if rule.is_pattern and rule.name == "*"]
         for rule in self.rules:
             name = folded(rule.name)
             self._named.setdefault(name, []).append(rule)
-            if name != "*" and _WILDCARDS & set(name):
+            if rule.is_pattern and name != "*":
                 either = f"(?:{translate(name)})|(?:{translate(f'{name}.*')})"
                 self.patterns.append((re.compile(either), rule))
 
@@ -75,13 +76,14 @@ class Rules:
 
 
 def named_rules(sensitive: Iterable[str], columns: Mapping[str, ColumnRule],
-                table: TableRules | None = None) -> Iterator[NamedRule]:
-    """Yield the rules of a table, or the general ones, with their names."""
+                table: TableRules | None = None, *, patterns: bool = True) -> Iterator[NamedRule]:
+    """Yield the rules of a table, or the general ones, with their names, which may be patterns."""
     of_table = "" if table is None else f" of table {shown(table.shown_name)!r}"
-    for name in sensitive:
-        yield NamedRule(name, f"sensitive{of_table}", ColumnRule(plaintext=False))
-    for name, rule in columns.items():
-        yield NamedRule(name, f"columns{of_table}", rule)
+    rules = [*((name, "sensitive", ColumnRule(plaintext=False)) for name in sensitive),
+             *((name, "columns", rule) for name, rule in columns.items())]
+    for name, place, rule in rules:
+        yield NamedRule(name, f"{place}{of_table}", rule,
+                        patterns and not _WILDCARDS.isdisjoint(name))
 
 
 def column_policy(path: str, scopes: Iterable[Rules], *, encrypt: bool) -> ColumnPolicy:
@@ -150,7 +152,7 @@ def _replacements(rules: Iterable[NamedRule], paths: Iterable[str],
                   repeated: Container[str]) -> Iterator[tuple[NamedRule, str]]:
     """Yield rules for a part of a list or map, each with a column that takes its place."""
     parts = [(folded(rule.name), rule) for rule in rules
-             if rule.demands and "." in rule.name and not _WILDCARDS & set(rule.name)]
+             if rule.demands and "." in rule.name and not rule.is_pattern]
     groups = _columns_below({group for name, _ in parts for group in _groups(name)}, paths)
     for name, rule in parts:
         if name in groups:
@@ -168,7 +170,8 @@ def without_match(scopes: Iterable[Rules], paths: Collection[str],
     matched = {str(rule) for rule, _ in _replacements(rules, paths, repeated)}
     named = _columns_below({folded(rule.name) for rule in rules}, paths)
     matched |= {str(rule) for rule in rules if folded(rule.name) in named}
-    matched |= {str(rule) for rule in rules if rule.name == "*" and paths}
+    matched |= {str(rule) for rule in rules
+                if rule.is_pattern and rule.name == "*" and paths}
     for scope in scopes:
         for pattern, rule in scope.patterns:
             if str(rule) not in matched and any(pattern.match(folded(path)) for path in paths):

@@ -17,6 +17,7 @@ from secure_bloom.display import shown
 from secure_bloom.errors import PolicyError
 from secure_bloom.sbbf.options import BloomFilterOptions, filter_options
 
+DEFAULTS = {"open": "open", "encrypt": "encrypt", "plaintext": "open", "footer key": "encrypt"}
 SETTINGS = ("key", "bloom_filter", "plaintext")
 Filter: TypeAlias = BloomFilterOptions | Literal[False] | None
 _TOO_LARGE = 2**63  # TOML's integers have 64 bits

@@ -6,11 +6,12 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from secure_bloom.display import shown
 from secure_bloom.errors import PolicyError
 from secure_bloom.policy.rules import (
+    DEFAULTS,
     SETTINGS,
     ColumnRule,
     TableRules,
@@ -18,9 +19,6 @@ from secure_bloom.policy.rules import (
     checked_names,
 )
 from secure_bloom.sbbf.options import BloomFilterOptions
-
-if TYPE_CHECKING:
-    from secure_bloom.policy.policy import Policy
 
 MAX_BYTES = 1024 * 1024
 TOO_LARGE = f"a policy has at most {MAX_BYTES:,} bytes"
@@ -82,7 +80,7 @@ def _check_columns(columns: object) -> None:
 
 
 def _may_be_setting(name: str, value: object) -> bool:
-    return (name == "default" and value in ("open", "encrypt")) \
+    return (name == "default" and isinstance(value, str) and value in DEFAULTS) \
         or (name == "footer_key" and isinstance(value, str) and value != "")
 
 
@@ -91,15 +89,15 @@ def _check_sensitive(found: dict[str, Any]) -> None:
         raise PolicyError('sensitive of a policy must list columns: ["ssn"]')
 
 
-def dump(policy: Policy) -> str:
-    """Return a text that :func:`parse` reads as the same policy."""
+def dump(policy: Mapping[str, Any]) -> str:
+    """Return a text that :func:`parse` reads as the same arguments."""
     lines = []
-    if policy.footer_key is not None:
-        lines.append(f"footer_key = {_text(policy.footer_key)}")
-    lines += [f"encrypted_footer = {_boolean(policy.encrypted_footer)}",
-              f"default = {_text(policy.default)}",
-              *_names(policy.sensitive), *_columns("columns", policy.columns)]
-    for table in policy.tables:
+    if policy["footer_key"] is not None:
+        lines.append(f"footer_key = {_text(policy['footer_key'])}")
+    lines += [f"encrypted_footer = {_boolean(policy['encrypted_footer'])}",
+              f"default = {_text(policy['default'])}",
+              *_names(policy["sensitive"]), *_columns("columns", policy["columns"])]
+    for table in policy["tables"]:
         lines += ["", "[[tables]]", f"path = {_text(table.path)}"]
         if table.name is not None:
             lines.append(f"name = {_text(table.name)}")

@@ -7,16 +7,20 @@ from typing import Any, cast
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.encryption import Encryption, EncryptionConfiguration, UniformKey
+from secure_bloom.encryption import (
+    Encryption,
+    EncryptionConfiguration,
+    UniformKey,
+    master_keys_by_leaf,
+)
 from secure_bloom.errors import PolicyError, error_location
 from secure_bloom.parquet.schema import (
     LeafColumn,
-    columns_by_prefix,
     filterable_paths,
-    named_columns,
 )
-from secure_bloom.policy.policy import Policy, as_policy
-from secure_bloom.policy.reading import is_demanding
+from secure_bloom.policy.environment import given_or_of_environment
+from secure_bloom.policy.policy import Policy
+from secure_bloom.policy.requirement import is_demanding
 from secure_bloom.policy.rules import ColumnPolicy
 from secure_bloom.policy.slips import check_plaintext
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
@@ -37,29 +41,10 @@ def policy_for(policy: Policy | FilePath | None, where: FileTarget,
     OSError
         If the policy is a path that cannot be read.
     """
-    found = as_policy(policy)
+    found = given_or_of_environment(policy)
     if found is None or not is_path(where):
         return found and found.for_path(None)
     return found.for_path(without_subtree(*resolve(where, filesystem))[1])
-
-
-def with_policy(policy: Policy, bloom_filters: BloomFilters, encryption: Encryption | None,
-                leaves: Sequence[LeafColumn], *,
-                plaintext: bool) -> tuple[BloomFilters, Encryption | None]:
-    """Add to a caller's filters and encryption what the policy says by default.
-
-    Parameters and errors are those of :func:`encryption_or_plaintext` and
-    :func:`with_policy_filters`.
-    """
-    if encryption is None:
-        encryption = encryption_or_plaintext(policy, leaves, plaintext=plaintext)
-    return with_policy_filters(policy, bloom_filters, leaves), encryption
-
-
-def check_plaintext_argument(encryption: object, *, plaintext: bool) -> None:
-    """Raise TypeError if plaintext is asked for, and encryption as well."""
-    if plaintext and encryption is not None:
-        raise TypeError("plaintext=True contradicts encryption: remove one of them")
 
 
 def encryption_or_plaintext(policy: Policy, leaves: Sequence[LeafColumn], *,
@@ -111,10 +96,12 @@ def policy_encryption(policy: Policy, columns: Collection[ColumnPolicy]) \
     if policy.footer_key is None:
         raise PolicyError(f"the policy requires an encrypted footer, and there is no footer key: "
                           f"{_ADVICE}")
-    return _configuration(policy.footer_key, columns)
+    return configuration_of(policy.footer_key, columns)
 
 
-def _configuration(footer_key: str, columns: Collection[ColumnPolicy]) -> EncryptionConfiguration:
+def configuration_of(footer_key: str,
+                     columns: Collection[ColumnPolicy]) -> EncryptionConfiguration:
+    """Return the encryption of a file with these columns, some of which must be encrypted."""
     column_keys: dict[str, dict[str, None]] = {}  # by master key: the paths, each once
     for column in columns:
         if column.encrypted:
@@ -146,7 +133,7 @@ def check_encryption(policy: Policy, encryption: Encryption | None,
         if the footer would be.
     """
     columns = policy.of_leaves(leaves)
-    keys = _master_keys(encryption, leaves)
+    keys = master_keys_by_leaf(encryption, leaves)
     for leaf, column in zip(leaves, columns, strict=True):
         if not column.encrypted:
             continue
@@ -221,22 +208,6 @@ def _check_key(key: str | None, required: str | None, rule: str, column: str | N
                       f"required by {rule}", column=column)
 
 
-def _master_keys(encryption: Encryption | None, leaves: Sequence[LeafColumn]) \
-        -> dict[int, str | None]:
-    """Map the ordinals of the encrypted columns to their master keys; None for explicit keys."""
-    if encryption is None:
-        return {}
-    if isinstance(encryption, UniformKey):
-        return dict.fromkeys((leaf.ordinal for leaf in leaves), None)
-    if encryption.uniform_encryption:
-        return dict.fromkeys((leaf.ordinal for leaf in leaves), encryption.footer_key)
-    keys_by_path = {path: key for key, paths in (encryption.column_keys or {}).items()
-                    for path in paths}
-    by_prefix = columns_by_prefix(leaves)
-    return {leaf.ordinal: keys_by_path[path] for path in sorted(keys_by_path, key=len)
-            for leaf in named_columns(by_prefix.get(path, ()), path)}
-
-
 def with_policy_filters(policy: Policy, bloom_filters: BloomFilters,
                         leaves: Sequence[LeafColumn]) -> BloomFilters:
     """Add the policy's filters for the columns that the caller does not name.
@@ -256,11 +227,16 @@ def with_policy_filters(policy: Policy, bloom_filters: BloomFilters,
     own: dict[str, bool | BloomFilterOptions] = {
         column.path: column.bloom_filter for column in policy.of_leaves(leaves)
         if column.bloom_filter is not None and column.path in able}
-    if bloom_filters is None:
-        return own
     if bloom_filters is True:
         return dict.fromkeys(filterable_paths(leaves), True) | own
-    return {**own, **by_column(bloom_filters)}
+    return with_default_filters(own, bloom_filters)
+
+
+def with_default_filters(own: Mapping[str, bool | BloomFilterOptions],
+                         bloom_filters: Iterable[str] | Mapping[str, Any] | None) \
+        -> dict[str, Any]:
+    """Return these filters, and those that the caller names, which win."""
+    return {**own, **({} if bloom_filters is None else by_column(bloom_filters))}
 
 
 def by_column(bloom_filters: Iterable[str] | Mapping[str, Any]) -> dict[str, Any]:

@@ -53,6 +53,19 @@ def alternatives_in(tree: Node | None, schema: pa.Schema) -> Alternatives:
         return None
 
 
+def is_exactly_in(tree: Node | None, schema: pa.Schema) -> bool:
+    """Whether :func:`alternatives_in` holds for no other rows than those that are selected.
+
+    It tells for values in a list that have the type of the column, integers or bytes: of floats,
+    Arrow compares -0.0 and NaN in another way.
+    """
+    match tree:
+        case Call("is_in", [Field((name,))], options) if schema.get_field_index(name) >= 0:
+            t = schema.field(name).type
+            return options["value_set"].values.type.equals(t) and _kind(t) in ("integer", "bytes")
+    return False
+
+
 def file_pruning(condition: Condition | None, partition_schema: pa.Schema) \
         -> Callable[[pa.Schema], Alternatives]:
     """Return a function from the schema of a file to the filter that the file is pruned with.

@@ -126,7 +126,8 @@ def _predicate(part: Any) -> Predicate:
                         '[("city", "==", "Oslo")]')
     column, op, value = part
     if op not in OPERATORS:
-        raise ValueError(f"operator must be one of {', '.join(OPERATORS)}, not {op!r}")
+        # Not what it is: the value, if the two were mixed up.
+        raise ValueError(f"operator must be one of {', '.join(OPERATORS)}")
     if op in ("is null", "is not null") and value is not None:
         raise ValueError(f"the operator {op!r} requires None as its value")
     if op in ("in", "not in"):

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from secure_bloom.parquet.column_chunk import RawStatistics
+from secure_bloom.parquet.chunk_states import RawStatistics
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.pruning.predicates import Predicate
 from secure_bloom.pruning.value_list import ValueList

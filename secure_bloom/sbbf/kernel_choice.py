@@ -15,7 +15,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from secure_bloom.errors import KernelChoiceError, MissingExtraError
+from secure_bloom.errors import KernelChoiceError, MissingExtraError, installation
 from secure_bloom.kernels import vectorized
 
 VARIABLE = "SECURE_BLOOM_KERNELS"
@@ -96,7 +96,7 @@ def _numba() -> Choice:
     try:
         from secure_bloom.kernels import numba_kernels
     except ImportError:
-        raise MissingExtraError(f"{VARIABLE} is numba, which is not installed: run pip install "
-                                "'secure_bloom[numba]'") from None
+        raise MissingExtraError(f"{VARIABLE} is numba, which is not installed: "
+                                f"{installation('numba')}") from None
     from secure_bloom.kernels.bulk import Bulk
     return Choice("numba", Bulk(numba_kernels), numba_kernels)

@@ -40,7 +40,19 @@ def filter_rows(batch: pa.RecordBatch, rows: pa.BooleanArray) -> pa.RecordBatch:
     return call("filter", batch, rows, options=_functions().FilterOptions())
 
 
-def array(values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array:
+def truth(mask: pa.BooleanArray) -> np.ndarray:
+    """Return a mask without nulls as a numpy array."""
+    bits = np.frombuffer(mask.buffers()[1] or b"", np.uint8)
+    return np.unpackbits(bits, count=mask.offset + len(mask), bitorder="little")[mask.offset:] \
+        .astype(bool)
+
+
+def positions(numbers: np.ndarray) -> pa.Array:
+    """Return int64 numbers as an array, without a copy."""
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def array(values: Sequence[Any] | np.ndarray, arrow_type: pa.DataType) -> pa.Array:
     """Return values that are not null as an array of a type.
 
     Types other than numbers, booleans, text and bytes still import pandas.

@@ -19,7 +19,7 @@ import struct
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -32,9 +32,6 @@ from secure_bloom.sbbf.conversion import convert_exactly
 from secure_bloom.sbbf.hashing import hash_values
 from secure_bloom.sbbf.scalars import plain_value
 
-if TYPE_CHECKING:
-    from secure_bloom.sbbf.filter import SplitBlockBloomFilter
-
 _FIRST_PART = 1024  # hashes
 _BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary,
           pa.types.is_binary_view)
@@ -42,7 +39,20 @@ _TEXT_AND_BYTES = (pa.string(), pa.binary())
 _SCALARS = (str, bytes, bytearray, memoryview, int, float, np.generic, pa.Scalar, uuid.UUID)
 
 
-def insertable(filter_: SplitBlockBloomFilter, values: object) \
+class HashFilter(Protocol):
+    """What is asked of a filter: :class:`secure_bloom.SplitBlockBloomFilter`."""
+
+    column_type: ColumnType | None
+
+    @property
+    def is_empty(self) -> bool: ...
+
+    def check_hash(self, value: int) -> bool: ...
+
+    def check_hashes(self, hashes: np.ndarray) -> np.ndarray: ...
+
+
+def insertable(filter_: HashFilter, values: object) \
         -> Iterator[tuple[pa.Array, ColumnType]]:
     """Yield the non-null values, converted to the filter's column type, and that type.
 
@@ -68,7 +78,7 @@ def insertable(filter_: SplitBlockBloomFilter, values: object) \
 _DEFAULTS = {int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary()}
 
 
-def _first_type(filter_: SplitBlockBloomFilter, arrow_type: pa.DataType) -> ColumnType:
+def _first_type(filter_: HashFilter, arrow_type: pa.DataType) -> ColumnType:
     """Derive the type of an untyped filter from the first values inserted."""
     if not filter_.is_empty:
         raise ColumnError("the filter contains values of an unknown type, and equal values of "
@@ -77,7 +87,7 @@ def _first_type(filter_: SplitBlockBloomFilter, arrow_type: pa.DataType) -> Colu
     return column_type_of(arrow_type)
 
 
-def check_values(filter_: SplitBlockBloomFilter, values: object) -> bool | np.ndarray:
+def check_values(filter_: HashFilter, values: object) -> bool | np.ndarray:
     """See :meth:`secure_bloom.SplitBlockBloomFilter.check`."""
     if type(values) in _DEFAULTS:
         column_type = filter_.column_type or _first_type(filter_, _DEFAULTS[type(values)])
@@ -111,7 +121,7 @@ def stored_bytes(value: Any, column_type: ColumnType) -> bytes | None:
     return None
 
 
-def _check(filter_: SplitBlockBloomFilter, array: pa.Array) -> np.ndarray:
+def _check(filter_: HashFilter, array: pa.Array) -> np.ndarray:
     column_type = filter_.column_type
     if column_type is None and not pa.types.is_null(array.type):
         column_type = _first_type(filter_, array.type)
@@ -133,12 +143,12 @@ class Probes:
     def __len__(self) -> int:
         return sum(array.size for array in self._arrays)
 
-    def check(self, filter_: SplitBlockBloomFilter) -> np.ndarray:
+    def check(self, filter_: HashFilter) -> np.ndarray:
         """Return for each value whether a filter may hold it; bool."""
         answers = [array.check(filter_) for array in self._arrays]
         return np.concatenate([np.empty(0, bool), *answers])
 
-    def check_any(self, filter_: SplitBlockBloomFilter) -> bool:
+    def check_any(self, filter_: HashFilter) -> bool:
         """Return whether a filter may hold one of the values."""
         return any(array.check_any(filter_) for array in self._arrays)
 
@@ -162,7 +172,7 @@ class _Hashed:
         self._hashes = hash_values(converted, column_type)
         self._zeros, self._zero_hashes = zero_hashes(converted, column_type)
 
-    def check(self, filter_: SplitBlockBloomFilter) -> np.ndarray:
+    def check(self, filter_: HashFilter) -> np.ndarray:
         known = filter_.check_hashes(self._hashes)
         if self._zero_hashes.size:
             known[self._zeros] = filter_.check_hashes(self._zero_hashes).any()
@@ -184,7 +194,7 @@ class _Hashed:
             numbers = np.concatenate([numbers, np.repeat(zeros, of_zeros.size)])
         return ValueHashes(hashes, numbers, unknown)
 
-    def check_any(self, filter_: SplitBlockBloomFilter) -> bool:
+    def check_any(self, filter_: HashFilter) -> bool:
         if self._known is not None and not self._known.all():
             return True
         return any(filter_.check_hashes(part).any()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from secure_bloom.erasing.erasure import Erasure
 from secure_bloom.erasing.file import Rewritten, rewrite_for_job
@@ -19,11 +19,9 @@ from secure_bloom.erasing.search import Occurrences, find_occurrences
 from secure_bloom.errors import ColumnError
 from secure_bloom.index.folder import indexed_columns
 from secure_bloom.index.planning import IndexUse
-from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.keys.keyring import Keyring
-from secure_bloom.spark.frames import key_options
-from secure_bloom.spark.options.kms import environment_uri, kms_client, kms_uri
-from secure_bloom.spark.options.options import Options, locate
+from secure_bloom.spark.options.kms import client_or_no_keys, uri_for_tasks
+from secure_bloom.spark.options.options import locate
 from secure_bloom.spark.tasks import run_tasks
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import FilePath
@@ -36,11 +34,59 @@ _FILES_PER_TASK = 64  # to search
 
 
 def erase(spark: SparkSession, path: FilePath, column: str, values: object, *,
-          keys: Keyring | FilePath | None, dry_run: bool, max_share: float,
-          hash_key: bytes | None, index: IndexUse) -> EraseResult:
-    """See :func:`secure_bloom.spark.erase`."""
-    uri = kms_uri(Options(key_options(keys)).with_default_kms(environment_uri()))
-    tasks = _Tasks(str(path), uri, ErasedValues(column, values))
+          keys: Keyring | FilePath | None = None, dry_run: bool = False, max_share: float = 0.01,
+          hash_key: bytes | None = None, index: IndexUse = "auto") -> EraseResult:
+    """Erase all rows of a folder in which a column has one of some values; verify their absence.
+
+    As :func:`secure_bloom.erase`, but tasks search the files and write those that have such rows
+    again, each file in a task; the driver commits. The values are sent to the tasks.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        Classic or Connect.
+    path : str or path
+        The folder; the driver and all executors must be able to access it.
+    column : str
+        Dotted path of a leaf column.
+    values : scalar, sequence, or Arrow array
+        They are compared as by the operator ``in``, see the page "Row filters".
+    keys : str, path or Keyring, optional
+        The path of a keyring, or the URI of a KMS, which the workers need as well. Of a Keyring,
+        only the path is used. Default: as set in the environment of this process.
+    dry_run : bool
+        Report which files and how many rows would go, without changing anything.
+    max_share : float
+        Refuse to erase a larger share of all rows; 1 allows any.
+    hash_key : bytes, optional
+        Key of the hashes that stand for values in the report. Default: a random one.
+    index : {"auto", "off", "require"}
+        Whether to use the index of the folder; see the page "The index of a table".
+
+    Returns
+    -------
+    EraseResult
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder does not exist.
+    ColumnError
+        If no file has such a column, or it is in the names of folders.
+    ValueError
+        If there are no values, or more rows would go than ``max_share`` allows.
+    UnsupportedError
+        If the files belong to a table with a log.
+    ChangedMeanwhileError, CommitError
+        If other jobs keep changing the files.
+    pyspark.errors.PySparkException
+        If a task fails. Nothing has been changed then.
+
+    Examples
+    --------
+    >>> secure_bloom.spark.erase(spark, "/data/people", "ssn", ["078-05-1120"])  # doctest: +SKIP
+    """
+    tasks = _Tasks(str(path), uri_for_tasks(keys), ErasedValues(column, values))
     return _SparkErasure(spark, tasks, index).run(
         dry_run=dry_run, max_share=max_share, hash_key=hash_key, advance=lambda fraction: None)
 
@@ -49,7 +95,7 @@ class _SparkErasure(Erasure):
     """An erasure whose files are searched and written in tasks."""
 
     def __init__(self, spark: SparkSession, tasks: _Tasks, index: IndexUse):
-        super().__init__(*locate(tasks.root), tasks.erased, _client(tasks.uri), index)
+        super().__init__(*locate(tasks.root), tasks.erased, client_or_no_keys(tasks.uri), index)
         self._spark, self._tasks = spark, tasks
 
     def find(self, advance: Callable[[float], None]) -> Occurrences:
@@ -96,8 +142,8 @@ class _Tasks:
     def search(self, paths: list[str]) -> Occurrences | None:
         """Search some files; None if none of them has the column."""
         try:
-            return find_occurrences(paths, self.erased, _client(self.uri), locate(self.root)[0],
-                                    "off", lambda fraction: None)
+            return find_occurrences(paths, self.erased, client_or_no_keys(self.uri),
+                                    locate(self.root)[0], "off", lambda fraction: None)
         except ColumnError:
             return None
 
@@ -105,9 +151,5 @@ class _Tasks:
             -> Rewritten:
         """Write a file of the job."""
         number, path, groups = file
-        return rewrite_for_job(job, number, path, self.erased, groups, _client(self.uri),
+        return rewrite_for_job(job, number, path, self.erased, groups, client_or_no_keys(self.uri),
                                lambda fraction: None, hash_key)
-
-
-def _client(uri: str | None) -> Any:
-    return NO_KEYS if uri is None else kms_client(uri)

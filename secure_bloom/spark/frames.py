@@ -4,118 +4,210 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
-from pyarrow.parquet.encryption import EncryptionConfiguration as ArrowEncryptionConfiguration
-
-from secure_bloom.encryption import EncryptionConfiguration, as_configuration
+from secure_bloom.encryption import as_configuration
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.keys.keyring import Keyring
-from secure_bloom.keys.uri import has_scheme
 from secure_bloom.parquet.schema import is_at_or_below
 from secure_bloom.policy.policy import Policy
 from secure_bloom.policy.writing import by_column
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters
-from secure_bloom.spark import native_job, native_scan
-from secure_bloom.spark.engine import Engine, EngineName, check_name
 from secure_bloom.spark.options.analysed import Analysed
+from secure_bloom.spark.options.kms import key_options
 from secure_bloom.spark.options.options import (
     ALGORITHM,
     ANALYSED,
     BLOOM_FILTERS,
     COLUMN_KEYS,
+    COMPLETE_COLUMNS,
     DOUBLE_WRAPPING,
     ENABLED,
     FOOTER_KEY,
     FORMAT,
     KEY_BITS,
-    KEYRING,
-    KMS,
     OVERWRITE_MODE,
     PARTITION_BY,
     PLAINTEXT,
     PLAINTEXT_FOOTER,
     POLICY,
     UNIFORM_KEY,
+    Options,
 )
-from secure_bloom.spark.schema.types import field_metadata, leaf_paths
-from secure_bloom.storage.files import FilePath
 
 if TYPE_CHECKING:
+    import pyarrow.parquet.encryption as pe
     from pyspark.sql import DataFrame, SparkSession
 
-#: loads a path with further options
-Load: TypeAlias = Callable[[str, Mapping[str, str]], "DataFrame"]
+    from secure_bloom.encryption import EncryptionConfiguration
+    from secure_bloom.keys.keyring import Keyring
+    from secure_bloom.storage.files import FilePath
+    from secure_bloom.storage.summary import CommitSummary
 
-_MODES = {"error": "append", "append": "append", "overwrite": "overwrite"}
+_MODES = {"error": "append", "append": "append", "overwrite": "overwrite",
+          "overwrite_partitions": "overwrite"}
 
 
-def write(df: DataFrame, path: FilePath, *, mode: str, keys: Keyring | FilePath | None,
-          policy: Policy | FilePath | None,
-          encryption: EncryptionConfiguration | ArrowEncryptionConfiguration | None,
-          bloom_filters: BloomFilters, plaintext: bool, partition_by: str | Iterable[str],
-          engine: EngineName, options: Mapping[str, Any]) -> Engine:
-    """See :func:`secure_bloom.spark.write`."""
-    check_name(engine)
+def write(df: DataFrame, path: FilePath, *,
+          mode: Literal["error", "append", "overwrite", "overwrite_partitions"] = "error",
+          keys: Keyring | FilePath | None = None, policy: Policy | FilePath | None = None,
+          encryption: EncryptionConfiguration | pe.EncryptionConfiguration | None = None,
+          bloom_filters: BloomFilters = None, plaintext: bool = False,
+          partition_by: str | Iterable[str] = (),
+          **options: bool | float | str) -> CommitSummary | None:
+    """Write a DataFrame to a folder of encrypted Parquet files, as one atomic commit.
+
+    Columns that ``df.schema`` marks as sensitive (metadata ``secure_bloom.key``) are encrypted with
+    the key that their mark names, also where Spark's optimizer has lost the mark.
+
+    Parameters
+    ----------
+    df : pyspark.sql.DataFrame
+        Of a session with the data source registered, classic or Connect.
+    path : str or path
+        The folder.
+    mode : {"error", "append", "overwrite", "overwrite_partitions"}
+        What to do if the folder already has files. "error" checks before the job runs and before it
+        commits. "overwrite_partitions" replaces the partitions for which ``df`` has rows, and so
+        does "overwrite" if Spark's ``partitionOverwriteMode`` is dynamic.
+    keys : str, path or Keyring, optional
+        The path of a keyring, or the URI of a KMS. Of a Keyring, only the path is used. Default:
+        the environment of this process when ``register`` was called.
+    policy : Policy, str or path, optional
+        Which columns must be encrypted; see the page "One policy for all files". A path or URI is
+        read by Spark's driver, which with Spark Connect is the server. ``encryption`` may add to
+        it; without ``encryption``, the policy alone decides. Default: the setting
+        ``spark.datasource.secure_parquet.policy`` of the session.
+    encryption : EncryptionConfiguration, optional
+        The class of secure_bloom or of pyarrow. Marks add to it.
+    bloom_filters : bool, iterable of str, or mapping, optional
+        The leaf columns that get a filter, in the form that :func:`secure_bloom.write_table`
+        accepts. Default: those of the policy and of marks.
+    plaintext : bool
+        Write without encryption. Refused if a column is marked, or the policy requires encryption.
+    partition_by : str or iterable of str
+        Top-level columns for Hive partitioning: ``["day", "country"]``, or ``"day, country"``.
+    **options
+        Further options of the data source; the table in the page "The Spark data source" lists
+        them.
+
+    Returns
+    -------
+    CommitSummary or None
+        As for :func:`secure_bloom.write_dataset`. None, with a warning in the log, if Spark's
+        driver could not pass it on; the rows are committed.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not valid.
+    UnsupportedError
+        If the encryption cannot be passed to Spark.
+    pyspark.errors.PySparkException
+        For all errors of the data source, with their message; nothing was written.
+
+    Examples
+    --------
+    >>> summary = secure_bloom.spark.write(df, "/data/people",  # doctest: +SKIP
+    ...                                    policy="policy.toml")
+    """
+    from secure_bloom.spark.schema.types import field_metadata, leaf_paths
+    from secure_bloom.spark.writing.receipts import received
     if mode not in _MODES:
         raise ValueError(f"mode must be one of {', '.join(_MODES)}, not {mode!r}")
+    receipt = uuid.uuid4().hex
     schema = df.schema  # as analysed: the optimizer drops some of its metadata later
     leaves = leaf_paths(schema)
     made = {**key_options(keys), **_policy(policy), **_encryption(encryption, leaves),
-            **_filters(bloom_filters, leaves), **_partition_by(partition_by),
-            ANALYSED: Analysed(field_metadata(schema), mode == "error").to_json()}
+            **_filters(bloom_filters, leaves), **_partition_by(partition_by, schema.names),
+            ANALYSED: Analysed(field_metadata(schema), mode == "error", receipt).to_json()}
     if plaintext:
         made[PLAINTEXT] = "true"
+    if mode == "overwrite_partitions":
+        if PARTITION_BY not in made:
+            raise ValueError('mode="overwrite_partitions" needs partition_by')
+        made[OVERWRITE_MODE] = "dynamic"
     given = _with(made, options)
     if mode == "overwrite" and OVERWRITE_MODE not in map(str.lower, given):
         given[OVERWRITE_MODE] = df.sparkSession.conf.get(
             "spark.sql.sources.partitionOverwriteMode", "static")
-    chosen = native_job.write(df, str(path), given, mode == "overwrite", engine)
-    if chosen.name == "python":
-        df.write.format(FORMAT).options(**given).mode(_MODES[mode]).save(str(path))
-    return chosen.log("written", str(path))
+    df.write.format(FORMAT).options(**given).mode(_MODES[mode]).save(str(path))
+    return received(df.sparkSession, receipt)
 
 
-def loader(spark: SparkSession, *, keys: Keyring | FilePath | None,
-           policy: Policy | FilePath | None, engine: EngineName,
-           options: Mapping[str, Any]) -> Load:
-    """Return a function that loads a path, given further options."""
-    check_name(engine)
-    given = _with({**key_options(keys), **_policy(policy)}, options)
+def read(spark: SparkSession, path: FilePath, *, keys: Keyring | FilePath | None = None,
+         filters: Sequence[tuple[str, str, Any]] | None = None,
+         policy: Policy | FilePath | None = None, **options: bool | float | str) -> DataFrame:
+    """Read a folder of encrypted Parquet files as a DataFrame.
 
-    def load(path: str, more: Mapping[str, str]) -> DataFrame:
-        chosen = Engine("python", "Spark's reader does not check what it reads") \
-            if engine == "auto" else Engine(engine, "as requested")
-        chosen.log("read", path)
-        if engine == "native":  # Spark derives its filters from the condition on the frame
-            return native_scan.load(spark, path, given)
-        return spark.read.format(FORMAT).options(**given, **more).load(path)
-    return load
+    In a classic session of Spark 4.1 or newer, the conditions of queries on the DataFrame, as in
+    ``people.where("ssn = '...'")``, skip files and row groups without such rows.
+
+    With ``filters``, they are skipped in every session, whatever is done with the DataFrame later.
+    Spark compares the rows themselves, and its operators have the same meaning as on the page "Row
+    filters". Only values whose type differs from the column's type follow Spark's own rules:
+    it compares a BIGINT with a float as doubles, and reads '5' as a number. With ANSI mode off, it
+    takes a text that is not a number for null, so ``<=>`` then finds the null rows.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        Classic or Connect, with the data source registered.
+    path : str or path
+        The folder, or a file.
+    keys : str, path or Keyring, optional
+        The path of a keyring, or the URI of a KMS, which the workers need as well. Of a Keyring,
+        only the path is used. Default: the environment of this process when ``register`` was
+        called.
+    filters : list of tuple, optional
+        ``(column, op, value)``: only rows for which all of them hold; the operators are ``=``,
+        ``<=>``, ``<``, ``<=``, ``>``, ``>=``, ``in``, ``is null`` and ``is not null`` (with None).
+        Timestamps need a time zone. Columns are named as in ``pyspark.sql.functions.col``: ``a.b``
+        is a field of a struct, and a name that contains a dot must be in backticks.
+    policy : Policy, str or path, optional
+        What must be encrypted, otherwise reading fails: a policy, or the path or URI of its
+        file, which Spark's driver reads.
+    **options
+        Further options of the data source; the table in the page "The Spark data source" lists
+        them.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        Like every DataFrame, it is evaluated when an action needs its rows.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not valid, a predicate is malformed, or the type of its value cannot be
+        passed.
+    pyspark.errors.PySparkException
+        For all errors of the data source, with their message.
+
+    Examples
+    --------
+    >>> person = secure_bloom.spark.read(spark, "/data/people", keys="awskms:",  # doctest: +SKIP
+    ...                                  filters=[("ssn", "=", "078-05-1120")])
+    """
+    from secure_bloom.spark.options.row_filters import checked, condition, to_json
+    predicates = None if filters is None else checked(filters)
+    made = {**key_options(keys), **_policy(policy)}
+    if predicates is not None:
+        made["filters"] = to_json(predicates)
+    frame = spark.read.format(FORMAT).options(**_with(made, options, reading=True)).load(str(path))
+    return frame if predicates is None else frame.where(condition(predicates))
 
 
-def _with(made: dict[str, str], options: Mapping[str, Any]) -> dict[str, Any]:
+def _with(made: dict[str, str], options: Mapping[str, Any], *, reading: bool = False) \
+        -> dict[str, Any]:
     """Add the caller's own options to those that were made from arguments."""
     for name in options:
         if name.lower() in made:
             raise TypeError(f"option {name} is also set by an argument: remove one of them")
+    Options(options).check_names(reading=reading)
     return {**made, **options}
-
-
-def key_options(keys: object) -> dict[str, str]:
-    """Return the options that name the keys of an argument."""
-    if keys is None:
-        return {}
-    if isinstance(keys, Keyring):
-        return {KEYRING: str(keys.path.absolute())}
-    if isinstance(keys, str) and has_scheme(keys):
-        return {KMS: keys}
-    if isinstance(keys, str | os.PathLike):
-        return {KEYRING: os.fsdecode(os.fspath(keys))}
-    raise TypeError(
-        f"keys must be the path of a keyring, the URI of a KMS, or a Keyring, not "
-        f"{type(keys).__name__}: Spark passes text to its workers, which open the KMS themselves")
 
 
 def _policy(policy: object) -> dict[str, str]:
@@ -129,13 +221,11 @@ def _policy(policy: object) -> dict[str, str]:
                     f"{type(policy).__name__}")
 
 
-def _partition_by(names: str | Iterable[str]) -> dict[str, str]:
+def _partition_by(names: str | Iterable[str], columns: Sequence[str]) -> dict[str, str]:
+    if isinstance(names, str) and names not in columns:
+        return {PARTITION_BY: names}  # as in the option: several names, or a JSON list
     names = [names] if isinstance(names, str) else list(names)
-    for name in names:
-        if "," in name:
-            raise UnsupportedError("a comma in the name of a partition column: rename the column",
-                                   column=name)
-    return {PARTITION_BY: ",".join(names)} if names else {}
+    return {PARTITION_BY: json.dumps(names)} if names else {}
 
 
 # --- encryption ----------------------------------------------------------------------------------
@@ -151,25 +241,23 @@ def _encryption(encryption: object, leaves: Sequence[str]) -> dict[str, str]:
                 DOUBLE_WRAPPING: str(encryption.double_wrapping).lower(),
                 KEY_BITS: str(encryption.data_key_length_bits)}
     if encryption.uniform_encryption:
-        return {**settings, UNIFORM_KEY: encryption.footer_key}
-    return {**settings, FOOTER_KEY: encryption.footer_key,
+        return {**settings, UNIFORM_KEY: json.dumps(encryption.footer_key)}
+    return {**settings, FOOTER_KEY: json.dumps(encryption.footer_key),
             PLAINTEXT_FOOTER: str(encryption.plaintext_footer).lower(),
+            COMPLETE_COLUMNS: str(encryption.other_columns == "footer key").lower(),
             COLUMN_KEYS: _column_keys(encryption.column_keys or {}, leaves)}
 
 
 def _column_keys(column_keys: Mapping[str, Sequence[str]], leaves: Sequence[str]) -> str:
-    """Return the text of the option; the key of a column replaces that of its group."""
+    """Return the value of the option; the key of a column replaces that of its group."""
     keys = {path: key for key, paths in column_keys.items() for path in paths}
     found: dict[str, list[str]] = {}
     for path, key in keys.items():
-        if ";" in key or key != key.strip():
-            raise UnsupportedError(f"master key {key!r} cannot be passed to Spark, because of a "
-                                   "semicolon or spaces in its name", column=path)
         deeper = [other for other in keys if other != path and is_at_or_below(other, path)]
         own = [leaf for leaf in leaves if is_at_or_below(leaf, path)
                and not any(is_at_or_below(leaf, other) for other in deeper)]
         found.setdefault(key, []).extend(own if deeper else [path])
-    return "; ".join(f"{key}: {', '.join(paths)}" for key, paths in found.items() if paths)
+    return json.dumps(found)
 
 
 # --- filters -------------------------------------------------------------------------------------

@@ -26,9 +26,8 @@ from secure_bloom.index.segment import Segment, SegmentInfo
 from secure_bloom.index.segment_writer import WrittenPart, write_after_parts, write_part
 from secure_bloom.index.table import Table
 from secure_bloom.keys.keyring import Keyring
-from secure_bloom.spark.frames import key_options
-from secure_bloom.spark.options.kms import environment_uri, kms_client, kms_uri
-from secure_bloom.spark.options.options import Options, locate
+from secure_bloom.spark.options.kms import client_or_none, uri_for_tasks
+from secure_bloom.spark.options.options import locate
 from secure_bloom.spark.tasks import run_tasks
 from secure_bloom.storage.files import FilePath
 
@@ -38,16 +37,58 @@ if TYPE_CHECKING:
 _TASK_PAIRS = 1 << 25  # a task merges about as many, in a few seconds
 
 
-def compact_index(spark: SparkSession, path: FilePath, columns: str | Iterable[str] | None, *,
-                  keys: Keyring | FilePath | None, budget: int = BUDGET) -> int:
-    """See :func:`secure_bloom.spark.compact_index`."""
+def compact_index(spark: SparkSession, path: FilePath, columns: str | Iterable[str] | None = None,
+                  *, keys: Keyring | FilePath | None = None) -> int:
+    """Merge all segments of each column, without files that do not exist any more.
+
+    This is :meth:`secure_bloom.index.Index.compact` for an index that is too large for one machine.
+    Each task merges one slice of the fingerprints and writes it; the driver publishes the slices
+    together, as one segment. Up to 67 million values are merged on the driver.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        Classic or Connect.
+    path : str or path
+        The folder of the table; the driver and all executors must be able to access it.
+    columns : str or iterable of str, optional
+        Dotted paths of the columns whose indexes are merged. Default: all indexed columns.
+    keys : str, path or Keyring, optional
+        The path of a keyring, or the URI of a KMS. Of a Keyring, only the path is used. Tasks do
+        not need it: the driver sends them the keys of the indexes. Default: as set in the
+        environment of this process.
+
+    Returns
+    -------
+    int
+        The number of segments that were merged. Their files remain until
+        :meth:`secure_bloom.index.Index.vacuum`.
+
+    Raises
+    ------
+    ColumnError
+        If a column has no index.
+    KeyRetrievalError
+        If the master key of a column is missing, denied or wrong.
+    AuthenticationError, FormatError
+        If a manifest or the end of a segment was changed, or is damaged.
+    ChangedMeanwhileError
+        If another program has deleted a part before all were written.
+    FileNotFoundError
+        If the table has no index.
+    pyspark.errors.PySparkException
+        If a task fails. The index is not changed then.
+
+    Examples
+    --------
+    >>> secure_bloom.spark.compact_index(spark, "/data/people")  # doctest: +SKIP
+    """
     root = str(path)
     filesystem, folder = locate(root)
-    uri = kms_uri(Options(key_options(keys)).with_default_kms(environment_uri()))
-    kms = None if uri is None else kms_client(uri)
+    kms = client_or_none(uri_for_tasks(keys))
     table = Table.at(folder, filesystem)
     chosen = Index.open(folder, kms, filesystem=filesystem).chosen(columns)
-    return sum(compact(table, IndexFolder(filesystem, table.path, column), kms, budget,
+    return sum(compact(table, IndexFolder(filesystem, table.path, column), kms, BUDGET,
                        SparkMerge(spark, root)) for column in chosen)
 
 

@@ -23,13 +23,11 @@ from secure_bloom.index.update import (
     add_file,
     create_index,
 )
-from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.keys.keyring import Keyring
-from secure_bloom.spark.frames import key_options
 from secure_bloom.spark.index_merging import SparkMerge
-from secure_bloom.spark.options.kms import environment_uri, kms_client, kms_uri
-from secure_bloom.spark.options.options import Options, locate
+from secure_bloom.spark.options.kms import client_or_none, uri_for_tasks
+from secure_bloom.spark.options.options import locate
 from secure_bloom.spark.tasks import run_tasks
 from secure_bloom.storage.files import FilePath
 from secure_bloom.storage.many_files import ManyFiles
@@ -43,28 +41,69 @@ _MAX_TASKS = 10_000
 
 
 def build_index(spark: SparkSession, path: FilePath, columns: str | Iterable[str], *,
-                keys: Keyring | FilePath | None, encryption: IndexEncryption, exclusive: bool,
-                budget: int = BUDGET) -> UpdateResult:
-    """See :func:`secure_bloom.spark.build_index`."""
+                keys: Keyring | FilePath | None = None, encryption: IndexEncryption = "column",
+                exclusive: bool = False) -> UpdateResult:
+    """Build the indexes of some columns of a table, or update those that exist.
+
+    Tasks read these columns and write segments; the driver publishes all of them together. The
+    keys of the indexes are sent to the tasks as the key-encryption keys of a write are.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        Classic or Connect.
+    path : str or path
+        The folder of the table; the driver and all executors must be able to access it.
+    columns : str or iterable of str
+        Dotted paths of columns that can have a Bloom filter.
+    keys : str, path or Keyring, optional
+        The path of a keyring, or the URI of a KMS, which the workers need as well. Of a Keyring,
+        only the path is used. Default: as set in the environment of this process.
+    encryption : {"column", None}
+        How a new index is encrypted, as for :func:`secure_bloom.index.build`.
+    exclusive : bool
+        Whether only jobs of secure_bloom add and remove files of the table, as there.
+
+    Returns
+    -------
+    UpdateResult
+
+    Raises
+    ------
+    ColumnError
+        If no file has the column, or it cannot have a Bloom filter.
+    UnsupportedError
+        If the encryption does not fit: an index with encryption of an open column, or the reverse.
+    KeyRetrievalError
+        If a key is missing, denied or wrong, or the KMS does not respond.
+    FileNotFoundError
+        If the folder does not exist, or has no Parquet files.
+    pyspark.errors.PySparkException
+        If a task fails as a whole. Nothing is published then.
+
+    Examples
+    --------
+    >>> secure_bloom.spark.build_index(spark, "/data/people", "ssn")  # doctest: +SKIP
+    """
     wanted = [columns] if isinstance(columns, str) else list(columns)
     if not wanted:
         raise ValueError("columns must name at least one column")
     root = str(path)
     filesystem, folder = locate(root)
-    uri = kms_uri(Options(key_options(keys)).with_default_kms(environment_uri()))
-    table, kms = Table.at(folder, filesystem), _client(uri)
+    uri = uri_for_tasks(keys)
+    table, kms = Table.at(folder, filesystem), client_or_none(uri)
     listing = table.listing()
     for column in wanted:
         create_index(table, column, kms, encryption, listing, exclusive)
     update = TableUpdate(table, wanted, kms)
     files = [_File(name, *update.listing[name], names) for name, names in update.wanting.items()]
-    work = _Work(root, table.path, uri, update.now, budget,
+    work = _Work(root, table.path, uri, update.now, BUDGET,
                  {one.column: _Column(one.key, one.earlier) for one in update.columns})
     done = run_tasks(spark, work, _tasks(files)) if files else []
     made = {column: [one["made"][column] for one in done] for column in wanted}
     failed = {name: reason for one in done for name, reason in one["failed"].items()}
     return update.finish([(name, outcome) for one in done
-                          for name, outcome in one["outcomes"]], failed, made, budget,
+                          for name, outcome in one["outcomes"]], failed, made, BUDGET,
                          SparkMerge(spark, root))
 
 
@@ -98,7 +137,7 @@ class _Work:
 
     def __call__(self, files: list[_File]) -> dict[str, Any]:
         """Write segments for some files, and return what is to be published."""
-        table, kms = Table(locate(self.root)[0], self.folder), _client(self.uri)
+        table, kms = Table(locate(self.root)[0], self.folder), client_or_none(self.uri)
         with ExitStack() as stack:
             makers: dict[str, SegmentMaker] = {}
             for column, one in self.columns.items():
@@ -133,7 +172,3 @@ def _tasks(files: list[_File]) -> list[list[_File]]:
         tasks[-1].append(file)
         room -= file.size + _OPEN_COST
     return tasks
-
-
-def _client(uri: str | None) -> CachedKms | None:
-    return None if uri is None else kms_client(uri)

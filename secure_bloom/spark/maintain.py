@@ -1,26 +1,22 @@
-"""Attach Bloom filters to the files of a folder, distributed over a Spark cluster."""
+"""Attach filters and offset indexes to the files of a folder, distributed over a Spark cluster."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.keys.environment import NO_KEYS
+from secure_bloom.keys.keyring import Keyring
 from secure_bloom.maintain.attach import attach as attach_here
 from secure_bloom.maintain.attach import filters_for_files
-from secure_bloom.maintain.change import FileChange
 from secure_bloom.maintain.folders import MaintainResult
 from secure_bloom.maintain.tables import check_no_table
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters
-from secure_bloom.spark.options.kms import environment_uri, kms_client, kms_uri
-from secure_bloom.spark.options.options import KEYRING, KMS, Options, locate
-from secure_bloom.spark.worker_python import fitting_python
+from secure_bloom.spark.options.kms import client_or_no_keys, uri_for_tasks
+from secure_bloom.spark.options.options import locate
+from secure_bloom.spark.tasks import run_tasks
 from secure_bloom.storage.files import FilePath
 from secure_bloom.storage.inside import check_below
 from secure_bloom.storage.visibility import parquet_files
@@ -28,27 +24,67 @@ from secure_bloom.storage.visibility import parquet_files
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_MAX_TASKS = 10_000
 
+def attach(spark: SparkSession, path: FilePath, bloom_filters: BloomFilters = None, *,
+           keys: Keyring | FilePath | None = None, replace: bool = False,
+           page_index: bool = False, dry_run: bool = False) -> MaintainResult:
+    """Add Bloom filters and offset indexes to the files of a folder, one task for each file.
 
-def attach(spark: SparkSession, path: FilePath, bloom_filters: BloomFilters, *,
-           keyring: str | None = None, kms: str | None = None, replace: bool = False,
-           dry_run: bool = False) -> MaintainResult:
-    """See :func:`secure_bloom.spark.attach`."""
-    wanted = filters_for_files(bloom_filters)
+    Only the pages of these columns are read, a few at a time. Filters of encrypted columns are
+    encrypted with the column's key; all others are plain. A retried task finds the filters that
+    the first attempt added, and keeps them.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        Classic or Connect.
+    path : str or path
+        The folder, as given to ``save``; the driver and all executors must be able to access it.
+    bloom_filters : bool, iterable of str, or mapping, optional
+        The leaf columns that get a filter. ``True``: every column of each file that can have one.
+        A list names them by dotted path. A mapping from paths also sets the options of each:
+        ``True``, BloomFilterOptions, a dict of its fields such as ``{"fpp": 0.001}``, or
+        ``False``. Required without ``page_index``.
+    keys : str, path or Keyring, optional
+        The path of a keyring, or the URI of a KMS, which the workers need as well. Of a Keyring,
+        only the path is used. Default: as set in the environment of this process.
+    replace : bool
+        Rebuild existing filters. Otherwise they are kept unchanged.
+    page_index : bool
+        Also add an offset index to every column without one, see :func:`secure_bloom.attach`.
+    dry_run : bool
+        Only report what would be done.
+
+    Returns
+    -------
+    MaintainResult
+        A file that could not be changed is listed in ``failed``.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder does not exist.
+    UnsupportedError
+        If the files belong to a table that records their sizes elsewhere.
+    ColumnError
+        If no file of the folder has such a column, or the column cannot have a filter in any file.
+
+    Examples
+    --------
+    >>> secure_bloom.spark.attach(spark, "/data/people", ["ssn"])  # doctest: +SKIP
+    """
+    wanted = filters_for_files(bloom_filters, page_index=page_index)
     root = str(path)
     filesystem, folder = locate(root)
     paths = parquet_files(filesystem, folder)
     check_no_table(filesystem, folder, paths)
     outside = _outside(filesystem, folder, paths)
-    paths = [path for path in paths if path not in outside]
-    uri = kms_uri(Options({KEYRING: keyring, KMS: kms}).with_default_kms(environment_uri()))
-    task = partial(_task, root, paths, uri, wanted, replace, dry_run)
-    numbers = spark.range(0, len(paths), 1, max(1, min(len(paths), _MAX_TASKS)))
-    with fitting_python(spark):
-        rows = numbers.mapInArrow(task, "number long, result string").collect()
-    result = _merged([json.loads(row["result"]) for row in sorted(rows)], dry_run)
-    result.failed |= outside
+    work = _Work(root, uri_for_tasks(keys), wanted, replace, page_index, dry_run)
+    result = MaintainResult(dry_run=dry_run, failed=outside)
+    for done in run_tasks(spark, work, [one for one in paths if one not in outside]):
+        result.changed += done.changed
+        result.unchanged += done.unchanged
+        result.failed |= done.failed
     return result
 
 
@@ -63,25 +99,20 @@ def _outside(filesystem: pa_fs.FileSystem, folder: str, paths: list[str]) -> dic
     return found
 
 
-def _task(root: str, paths: list[str], uri: str | None,
-          bloom_filters: bool | dict[str, BloomFilterOptions], replace: bool,
-          dry_run: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Attach filters to the files whose numbers are in the batches."""
-    filesystem, _ = locate(root)
-    keys = NO_KEYS if uri is None else kms_client(uri)
-    for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-        result = attach_here(paths[number], bloom_filters, keys, replace=replace, dry_run=dry_run,
-                             filesystem=filesystem, files_at_once=1)
-        yield pa.RecordBatch.from_pydict({"number": [number],
-                                          "result": [json.dumps(result.to_dict())]})
+@dataclass(frozen=True)
+class _Work:
+    """What a task does for a file."""
 
+    root: str
+    uri: str | None
+    bloom_filters: bool | dict[str, BloomFilterOptions]
+    replace: bool
+    page_index: bool
+    dry_run: bool
 
-def _merged(results: list[dict[str, Any]], dry_run: bool) -> MaintainResult:
-    merged = MaintainResult(dry_run=dry_run)
-    for result in results:
-        merged.changed += [FileChange(**{**change, "columns": tuple(change["columns"]),
-                                         "notes": tuple(change["notes"])})
-                           for change in result["changed"]]
-        merged.unchanged += result["unchanged"]
-        merged.failed |= result["failed"]
-    return merged
+    def __call__(self, path: str) -> MaintainResult:
+        """Attach filters to a file."""
+        return attach_here(path, self.bloom_filters, client_or_no_keys(self.uri),
+                           replace=self.replace, page_index=self.page_index,
+                           dry_run=self.dry_run, filesystem=locate(self.root)[0],
+                           files_at_once=1)

@@ -13,7 +13,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.spark.options.options import FORMAT, Options
+from secure_bloom.spark.options.conditions import NO_CONDITIONS
+from secure_bloom.spark.options.options import FORMAT, RECEIPT, Options
 from secure_bloom.spark.plain_errors import plain_errors
 
 if TYPE_CHECKING:
@@ -28,13 +29,15 @@ class SecureParquet(DataSource):
     Parameters
     ----------
     options : mapping of str to str
-        The options of the read or write, as Spark passes them; docs/spark.md lists them.
+        The options of the read or write, as Spark passes them; the page "The Spark data source"
+        lists them.
     """
 
     environment: str | None = None  # see :mod:`.spark.options.kms`; ``register`` sets it
     policy: str | None = None  # of the session, if it was set when ``register`` was called
     is_inferred = False  # whether Spark has asked for the schema; it pickles this object afterwards
     is_demanding = False  # whether the policy requires a column of that schema to be encrypted
+    conditions = NO_CONDITIONS  # of one scan; see :func:`.with_conditions`
 
     def __init__(self, options: MutableMapping[str, str]):
         super().__init__(options)
@@ -52,6 +55,9 @@ class SecureParquet(DataSource):
     def schema(self) -> StructType:
         """Return the schema of the files in the folder."""
         from secure_bloom.spark.reading.folder import Folder
+        if RECEIPT in self._given:
+            from secure_bloom.spark.writing.receipts import receipt_schema
+            return receipt_schema(self._given[RECEIPT])
         self.is_inferred = True
         folder = Folder(self._with_defaults(self._given.without_properties()))
         schema = folder.schema()
@@ -61,13 +67,11 @@ class SecureParquet(DataSource):
     @plain_errors()
     def reader(self, schema: StructType) -> SecureParquetReader:
         """Return a :class:`SecureParquetReader`."""
-        from secure_bloom.spark.reading.reader import SecureParquetReader
-        return self._reader(SecureParquetReader, schema)
-
-    def _reader(self, kind: type[SecureParquetReader], schema: StructType) -> SecureParquetReader:
         from secure_bloom.spark.reading.folder import Folder
+        from secure_bloom.spark.reading.reader import SecureParquetReader
         folder = Folder(self._with_defaults(self._given))
-        return kind(folder, schema, self.is_inferred, demanding=self.is_demanding)
+        return SecureParquetReader(folder, schema, self.is_inferred, demanding=self.is_demanding,
+                                   conditions=self.conditions)
 
     @plain_errors()
     def writer(self, schema: StructType, overwrite: bool) -> SecureParquetWriter:

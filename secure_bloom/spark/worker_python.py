@@ -38,7 +38,7 @@ _SECONDS = 60  # an interpreter answers in less than one
 _PROBE = """
 import importlib.util, json, sys
 import secure_bloom
-for name in ("pyarrow", "cryptography", "xxhash"):
+for name in ("pyarrow", "cryptography", "thrift", "xxhash"):
     if importlib.util.find_spec(name) is None:
         sys.exit(1)
 print(json.dumps([sys.version_info[:2], secure_bloom.__version__]))

@@ -2,7 +2,7 @@
 
 A job that replaces visible files writes a claim, and then reads the claims of other jobs. So of two
 jobs at least one finds the claim of the other, and gives up. A claim is removed with the job, after
-the files that it replaced. Jobs that overwrite do not exclude each other.
+the files that it replaced. Jobs that overwrite whole folders do not exclude each other.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import contextlib
 import json
 import posixpath
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import ChangedMeanwhileError, FormatError
+from secure_bloom.errors import ChangedMeanwhileError, FormatError, error_location
+from secure_bloom.storage.hive_partitioning import partition_of
 from secure_bloom.storage.job_folder import REPLACING, JobFolder
 from secure_bloom.storage.small_files import (
     MAX_RECORD,
@@ -30,40 +31,58 @@ from secure_bloom.storage.visibility import (
     STAGING,
     STARTED,
     files_below,
+    is_job_id,
     read_jobs,
     relative_path,
     table_of,
 )
 
-_TAKEN = "another job replaces the same files, or died while it did; run the job again"
+_TAKEN = ("another job replaces the same files or partitions, or died while it did; run the job "
+          "again")
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What a job is about to replace: files, or all files below a folder, relative to the table."""
+    """What a job is about to replace: files, all files below a folder, or those of partitions.
+
+    Files and folder are relative to the table; for partitions, see :func:`.partition_of`.
+    """
 
     files: frozenset[str] = frozenset()
     folder: str | None = None
+    partitions: frozenset[str] = frozenset()
 
     def has(self, name: str) -> bool:
         """Whether a file is claimed."""
-        return name in self.files or (
-            self.folder is not None and (not self.folder or name.startswith(f"{self.folder}/")))
+        return name in self.files or _is_below(self.folder, name) \
+            or (bool(self.partitions) and partition_of(name) in self.partitions)
+
+    def excludes(self, other: Claim) -> bool:
+        """Whether not both jobs may commit."""
+        return any(map(self.has, other.files)) or any(map(other.has, self.files)) \
+            or not self.partitions.isdisjoint(other.partitions) \
+            or self._has_partition_of(other) or other._has_partition_of(self)
+
+    def _has_partition_of(self, other: Claim) -> bool:
+        """Whether the folder of this claim has one of the other's partitions."""
+        folder = None if self.folder is None else partition_of(f"{self.folder}/")
+        return any(_is_below(folder, f"{one}/") for one in other.partitions)
 
     def to_bytes(self) -> bytes:
         """Return the claim as JSON."""
-        return json.dumps({"files": sorted(self.files), "folder": self.folder}).encode()
+        return json.dumps({name: sorted(value) if isinstance(value, frozenset) else value
+                           for name, value in asdict(self).items()}).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Claim:
         """Parse :meth:`to_bytes`; raises FormatError."""
         try:
             values = parse_json(data, *MAX_VALUES)
-            files, folder = values["files"], values["folder"]
-            if not isinstance(files, list):
-                raise ValueError("its files are not a list")
-            check_names(files if folder is None else [*files, folder])
-            return cls(frozenset(files), folder)
+            files, folder, partitions = values["files"], values["folder"], values["partitions"]
+            if not (isinstance(files, list) and isinstance(partitions, list)):
+                raise ValueError("its files or partitions are not a list")
+            check_names([*files, *partitions, *([] if folder is None else [folder])])
+            return cls(frozenset(files), folder, frozenset(partitions))
         except (ValueError, TypeError, KeyError, RecursionError):
             raise FormatError("this is not a valid claim of a job") from None
 
@@ -73,22 +92,24 @@ def claim_files(job: JobFolder, names: Collection[str]) -> None:
 
     Raises ChangedMeanwhileError if another job has claimed one of them.
     """
-    _write(job, Claim(frozenset(names)))
-    if any(claim.has(name) for claim in _claims(job.filesystem, job.table, job.id)
-           for name in names):
-        raise ChangedMeanwhileError(_TAKEN, file=job.folder)
+    _claim(job, Claim(frozenset(names)))
 
 
 def claim_folder(job: JobFolder) -> None:
     """Claim all files below the folder of a job.
 
-    Raises ChangedMeanwhileError if another job has claimed single ones of them.
+    Raises ChangedMeanwhileError if another job has claimed single ones, or partitions, of them.
     """
-    own = Claim(folder=job.name)
-    _write(job, own)
-    if any(own.has(name) for claim in _claims(job.filesystem, job.table, job.id)
-           for name in claim.files):
-        raise ChangedMeanwhileError(_TAKEN, file=job.folder)
+    _claim(job, Claim(folder=job.name))
+
+
+def claim_partitions(job: JobFolder, partitions: Collection[str]) -> None:
+    """Claim all files of some partitions, including files that do not exist yet.
+
+    Raises ChangedMeanwhileError if another job has claimed one of the partitions, files of them, or
+    the whole folder.
+    """
+    _claim(job, Claim(partitions=frozenset(partitions)))
 
 
 def is_being_replaced(filesystem: pa_fs.FileSystem, path: str) -> bool:
@@ -100,8 +121,14 @@ def is_being_replaced(filesystem: pa_fs.FileSystem, path: str) -> bool:
                for state in read_jobs(filesystem, table).values())
 
 
-def _write(job: JobFolder, claim: Claim) -> None:
-    job.write_file(f"{job.staging}/{REPLACING}", claim.to_bytes())
+def _claim(job: JobFolder, own: Claim) -> None:
+    job.write_file(f"{job.staging}/{REPLACING}", own.to_bytes())
+    if any(own.excludes(claim) for claim in _claims(job.filesystem, job.table, job.id)):
+        raise ChangedMeanwhileError(_TAKEN, file=job.folder)
+
+
+def _is_below(folder: str | None, name: str) -> bool:
+    return folder is not None and (not folder or name.startswith(f"{folder}/"))
 
 
 def _claims(filesystem: pa_fs.FileSystem, table: str, own: str = "") -> Iterator[Claim]:
@@ -112,9 +139,13 @@ def _claims(filesystem: pa_fs.FileSystem, table: str, own: str = "") -> Iterator
     for path, info in staged.items():
         job, _, marker = path.partition("/")
         has_ended = staged.keys().isdisjoint((f"{job}/{STARTED}", f"{job}/{COMMITTED}"))
-        if marker == REPLACING and job != own and not has_ended:
+        # Of another folder, no job would remove a claim, and it would be in the way for ever.
+        if marker == REPLACING and is_job_id(job) and job != own and not has_ended:
             claims.append(info)
     check_total([info.size for info in claims], MAX_RECORD, staging)
     for info in claims:
         with contextlib.suppress(FileNotFoundError):  # the job has just ended
-            yield Claim.from_bytes(read_small(filesystem, info.path, MAX_RECORD))
+            data = read_small(filesystem, info.path, MAX_RECORD)
+            with error_location(file=info.path):
+                claim = Claim.from_bytes(data)
+            yield claim

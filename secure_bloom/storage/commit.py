@@ -12,8 +12,9 @@ table.
 
     start      write process, if only this one will commit the job; write started
     attempt    write pending, check started, write the file, check started
-    commit     write committing, claim the files to replace, move files, check started, given_up
-               and the files to replace, write committed
+    commit     write committing, and process if it claims files or partitions; claim the files to
+               replace, move files, check started, given_up and the files to replace, write
+               committed
     finish     delete replaced files, write the batch, _SUCCESS and generation, then end
     roll back  delete files, write generation, then end
     end        remove started; list pending; delete the files of attempts that lost, then their
@@ -33,7 +34,8 @@ These invariants hold at any moment, whichever process dies and whatever else ru
    STALE_AFTER, and then wrote nothing for GRACE after another job had written ``given_up``, both by
    the clock of the store, which dates the markers. The job checks for ``given_up`` before it
    commits.
-6. Of two jobs that replace the same file, at most one commits, unless both overwrite the folder.
+6. Of two jobs that replace the same file, or overwrite the same partition, at most one commits,
+   unless both overwrite the whole folder.
 
 Other readers, such as Spark's own, see only whole files, and ``_SUCCESS`` is missing while a commit
 runs. A task may run several times, and its attempts write different files; only the attempt that
@@ -47,65 +49,58 @@ import contextlib
 import json
 import logging
 import posixpath
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError, UnsupportedError
-from secure_bloom.storage.batches import Batch, is_committed, note_batch
-from secure_bloom.storage.claims import claim_files, claim_folder
-from secure_bloom.storage.job_folder import COMMITTING, PROCESS, JobFolder
-from secure_bloom.storage.local_files import is_temporary, remove_leftovers
-from secure_bloom.storage.local_listing import list_folder
-from secure_bloom.storage.processes import is_dead, this_process
-from secure_bloom.storage.small_files import MAX_MARKER, MAX_RECORD, read_small, read_unlinked
+from secure_bloom.errors import (
+    ChangedMeanwhileError,
+    CommitError,
+    SecureBloomError,
+    UnsupportedError,
+)
+from secure_bloom.storage import inside
+from secure_bloom.storage.batches import Batch, is_committed
+from secure_bloom.storage.claims import claim_files, claim_folder, claim_partitions
+from secure_bloom.storage.ending import STALE_AFTER, SUFFIX, EndingJob
+from secure_bloom.storage.hive_partitioning import partition_of
+from secure_bloom.storage.job_folder import COMMITTING, PROCESS
+from secure_bloom.storage.local_files import wait_for_rewrites
+from secure_bloom.storage.processes import this_process
+from secure_bloom.storage.small_files import MAX_RECORD, read_unlinked
 from secure_bloom.storage.summary import CommitSummary, FilterTotals, StagedFile
 from secure_bloom.storage.table_formats import find_table
-from secure_bloom.storage.versions import open_regular
 from secure_bloom.storage.visibility import (
     COMMITTED,
-    GENERATION,
     GIVEN_UP,
     PENDING,
-    STAGING,
     STARTED,
     SUCCESS,
     CommitRecord,
-    JobState,
     data_files,
     files_below,
-    is_job_id,
     material_path,
     new_name,
-    read_jobs,
     relative_path,
     signature,
     visible_files,
 )
 
-STALE_AFTER = timedelta(hours=24)  # a live job writes something within this time
-GRACE = timedelta(hours=1)  # at most, from a job's last check of its markers to its commit point
-_SUFFIX, _MAGIC = ".parquet", (b"PAR1", b"PARE")
-
+Overwrite = bool | Literal["partitions"]
 _log = logging.getLogger("secure_bloom.spark")
 
 
-class CommitError(SecureBloomError):
-    """Raised when a job could not make its files visible."""
-
-
-class Job(JobFolder):
+class Job(EndingJob):
     """One write job into a folder. It is pickled, with its id, and sent to the tasks.
 
     Its files become visible in ``folder``. With ``overwrite``, the commit replaces the files that
-    are visible at that time. ``id`` is that of an existing job; default: a new one.
+    are visible at that time; with ``"partitions"``, those of the Hive partitions for which the job
+    has rows. ``id`` is that of an existing job; default: a new one.
     """
 
-    def __init__(self, filesystem: pa_fs.FileSystem, folder: str, overwrite: bool,
+    def __init__(self, filesystem: pa_fs.FileSystem, folder: str, overwrite: Overwrite,
                  id: str | None = None):
         super().__init__(filesystem, folder, id)
         self.overwrite = overwrite
@@ -116,7 +111,7 @@ class Job(JobFolder):
         if found.type not in (pa_fs.FileType.NotFound, pa_fs.FileType.Directory):
             raise CommitError("there is a file where the folder should be", file=self.folder)
         self.check_inside(self.folder)
-        if self.overwrite:
+        if self.overwrite is True:
             visible = self.visible_files()
             self._check_overwritten(visible)
             for folder in set(map(posixpath.dirname, visible)):
@@ -160,7 +155,8 @@ class Job(JobFolder):
         self.check_inside(posixpath.dirname(self.path(name)))
         if self.in_place:
             self.write_marker(f"{PENDING}/{name}")
-        self.make_folder(posixpath.dirname(f"{self.work}/{name}"))
+        # Files leave the staging folder before they need a durable name.
+        self.make_folder(posixpath.dirname(f"{self.work}/{name}"), durable=self.in_place)
         if not self.has(STARTED):  # checked after the marker was written
             raise self._too_late(name)
         return f"{self.work}/{name}"
@@ -181,13 +177,13 @@ class Job(JobFolder):
         """Roll back what the job has written so far, as far as possible, unless it has ended."""
         with contextlib.suppress(OSError):
             if not self.has(COMMITTED) and self.has(STARTED):  # in this order
-                self._roll_back()
+                self.roll_back()
 
     # --- the commit ------------------------------------------------------------------------------
 
     def commit(self, files: list[StagedFile], batch: Batch | None = None,
                replaced: Mapping[str, list[Any]] = MappingProxyType({})) -> CommitSummary | None:
-        """Make these files visible; on overwrite they replace the files visible before.
+        """Make these files visible; on overwrite they replace files that were visible before.
 
         Parameters
         ----------
@@ -218,8 +214,12 @@ class Job(JobFolder):
             self.write_marker(COMMITTING)
             self._check_alive()
             self._check_staged(files)
-            self._claim(replaced)
-            record = self._record(files, batch, replaced)
+            partitions = self._partitions(files)
+            self._claim(partitions, replaced)
+            if partitions:
+                self._check_partition_links(file.path for file in files)
+            self._wait_for_rewrites(partitions, replaced)
+            record = self._record(files, batch, {**replaced, **self._overwritten(partitions)})
             success = self._remove_success()
             self._publish(record.files)
             self._check_alive()
@@ -233,38 +233,12 @@ class Job(JobFolder):
                 with contextlib.suppress(OSError):
                     if tried:
                         self.remove_marker(COMMITTED)
-                    self._roll_back(success)
+                    self.roll_back(success)
                 raise
             if not isinstance(error, Exception):
                 self._note_committed(error)
                 raise
         return self._complete(record)
-
-    def finish(self, record: CommitRecord) -> None:
-        """Remove what the commit has made obsolete, its markers last."""
-        self._delete_replaced(record)
-        if not self.has(COMMITTED):  # another job has finished this one in the meantime
-            return
-        note_batch(self, record)
-        self.write_file(posixpath.join(self.folder, SUCCESS), json.dumps(record.summary).encode())
-        self.note_change()
-        self.end(set(record.files))
-
-    def recover(self) -> None:
-        """Finish jobs that died after their commit point, and roll back those that died before."""
-        entries = list_folder(self.filesystem, posixpath.join(self.table, STAGING), True)
-        jobs = read_jobs(self.filesystem, self.table)
-        now = self._time_of_store(jobs)
-        for id, state in jobs.items():
-            if id == self.id:
-                continue
-            if state.record is not None:
-                folder = posixpath.join(self.table, state.record.folder)
-                Job(self.filesystem, folder, False, id).finish(state.record)
-            elif state.newest is not None:
-                Job(self.filesystem, self.table, False, id)._take_back(state, now)
-        self._remove_empty([info for info in entries if info.base_name not in jobs], now)
-        self._remove_temporary(jobs)
 
     # --- parts of these --------------------------------------------------------------------------
 
@@ -279,7 +253,7 @@ class Job(JobFolder):
     def _check_overwritten(self, paths: Iterable[str]) -> None:
         """Check that an overwrite may delete these files."""
         for path in paths:
-            if not path.endswith(_SUFFIX):
+            if not path.endswith(SUFFIX):
                 raise CommitError("overwrite would delete this file, which is not named *.parquet; "
                                   "move it away, or choose another folder", file=path)
 
@@ -309,11 +283,54 @@ class Job(JobFolder):
                                   "missing or changed; check that tasks and driver see the same "
                                   "folder, and run the job again", file=info.path)
 
-    def _claim(self, replaced: Mapping[str, list[Any]]) -> None:
-        if self.overwrite:
+    def _partitions(self, files: Iterable[StagedFile]) -> set[str]:
+        """Return the partitions to overwrite: those for which there are rows."""
+        if self.overwrite != "partitions":
+            return set()
+        return {partition_of(file.path) for file in files if file.rows}
+
+    def _claim(self, partitions: Collection[str], replaced: Mapping[str, list[Any]]) -> None:
+        if self.overwrite is True:
             claim_folder(self)
-        elif replaced:
-            claim_files(self, {relative_path(path, self.table) for path in replaced})
+        elif partitions or replaced:
+            # Only this process will commit the job now. If it dies, its claim must not be in the
+            # way of the next attempt for a day.
+            if self.filesystem.type_name == "local":
+                self.write_marker(PROCESS, this_process())
+            if partitions:
+                claim_partitions(self, partitions)
+            else:
+                claim_files(self, {relative_path(path, self.table) for path in replaced})
+
+    def _wait_for_rewrites(self, partitions: Collection[str], replaced: Iterable[str]) -> None:
+        """Let those finish that are about to rename a file, and have not seen the claim.
+
+        A file that is renamed after its signature was read would stay, beside what replaces it.
+        """
+        if self.filesystem.type_name == "local":
+            wait_for_rewrites({posixpath.dirname(path)
+                               for path in (*replaced, *self._overwritten(partitions))})
+
+    def _overwritten(self, partitions: Collection[str]) -> dict[str, list[Any]]:
+        """Return the visible files to overwrite, with their signatures."""
+        if not (partitions or self.overwrite is True) or not self.exists(self.folder):
+            return {}
+        visible = visible_files(self.filesystem, self.folder).values()
+        found = {info.path: signature(info) for info in visible if not partitions
+                 or partition_of(relative_path(info.path, self.table)) in partitions}
+        self._check_overwritten(found)  # there may be more files now
+        if partitions:
+            self._check_partition_links(relative_path(path, self.table) for path in found)
+        return found
+
+    def _check_partition_links(self, names: Iterable[str]) -> None:
+        """Check that files are not in the folder of another partition, to which a link leads."""
+        for folder in set(map(posixpath.dirname, names)):
+            real = inside.real_name(self.filesystem, self.table, self.path(folder))
+            if partition_of(f"{real}/") != partition_of(f"{folder}/"):
+                raise UnsupportedError("a link leads from here to another partition or folder, "
+                                       "whose files would be replaced, too; replace the link by a "
+                                       "folder with files of its own", file=self.path(folder))
 
     def _check_replaced(self, replaced: Mapping[str, list[Any]]) -> None:
         """Check that the files to replace are still those that were read."""
@@ -324,15 +341,11 @@ class Job(JobFolder):
 
     def _record(self, files: list[StagedFile], batch: Batch | None,
                 replaced: Mapping[str, list[Any]]) -> CommitRecord:
-        if self.overwrite and self.exists(self.folder):
-            replaced = {info.path: signature(info) for info in
-                        visible_files(self.filesystem, self.folder).values()}
-            self._check_overwritten(replaced)  # there may be more files now
         for folder in {posixpath.dirname(path) for path in replaced}:
             self.check_inside(folder)
         signatures = {relative_path(path, self.table): one for path, one in replaced.items()}
         record = CommitRecord([file.path for file in files], signatures,
-                              asdict(CommitSummary.of(self.id, files)),
+                              CommitSummary.of(self.id, files).to_record(),
                               None if batch is None else batch.stream,
                               None if batch is None else batch.id, self.name)
         if not record.is_readable():
@@ -342,7 +355,7 @@ class Job(JobFolder):
         return record
 
     def _remove_success(self) -> bytes | None:
-        """Remove ``_SUCCESS`` and return its content, which :meth:`_roll_back` restores.
+        """Remove ``_SUCCESS`` and return its content, which :meth:`roll_back` restores.
 
         While it exists, the folder is complete for readers that do not know our markers.
         """
@@ -363,7 +376,7 @@ class Job(JobFolder):
                 name = posixpath.dirname(name)
                 folders.add(self.path(name).rstrip("/") or "/")
         for folder in folders:
-            self.make_folder(folder)
+            self.make_folder(folder, durable=False)  # all are synced below, each once
         staged = files_below(self.filesystem, self.staging)
         for name in names:
             self.filesystem.move(f"{self.staging}/{name}", self.path(name))
@@ -415,103 +428,3 @@ class Job(JobFolder):
         _log.warning("%s: %s", self.folder, text)
         error.add_note(f"{self.folder}: {text}.")
 
-    def _delete_replaced(self, record: CommitRecord) -> None:
-        if record.replaced:
-            found = files_below(self.filesystem, self.folder, allow_not_found=True)
-            names = {relative_path(info.path, self.table): info for info in found.values()}
-            replaced = {name for name in record.replaced
-                        if name not in names or record.replaces(name, names[name])}
-            self._check_data_files(replaced & names.keys())
-            self.delete_files(replaced & names.keys())
-            self.delete_material(name for name in replaced if material_path(name) in names)
-
-    def _check_data_files(self, replaced: Iterable[str]) -> None:
-        """Check that a record, which anyone may have planted, names only data files.
-
-        No overwrite replaces a file of another name, and other jobs only what they read as Parquet.
-        """
-        for name in replaced:
-            if name.endswith(_SUFFIX):
-                continue
-            with contextlib.suppress(FileNotFoundError), \
-                    open_regular(self.filesystem, self.path(name)) as file:
-                if file.read(len(_MAGIC[0])) not in _MAGIC:
-                    raise CommitError("this commit record would delete a file that is not Parquet, "
-                                      f"{name}, so no job has written it: remove the record",
-                                      file=f"{self.staging}/{COMMITTED}")
-
-    def _roll_back(self, success: bytes | None = None) -> None:
-        """Remove a job that has not committed. Files are deleted before the markers hiding them."""
-        files = self.pending()
-        if self.has(COMMITTING):
-            files.update(self.own_files())
-        self.delete_material(files)
-        removed = self.delete_files(files)
-        path = posixpath.join(self.folder, SUCCESS)
-        if success is not None and not self.exists(path):
-            self.write_file(path, success)
-        if removed:
-            self.note_change()
-        self.end(removed)
-
-    def _time_of_store(self, jobs: Mapping[str, JobState]) -> datetime:
-        """Return the time of this job's own marker, which was just written.
-
-        The ages of other markers are measured by the clock that dated them. The clock of this
-        process may differ from it, and a running job would seem dead.
-        """
-        own = jobs.get(self.id)
-        return own.newest if own is not None and own.newest is not None else datetime.now(UTC)
-
-    def _is_of_dead_process(self) -> bool:
-        """Whether the process that alone could commit the job has died.
-
-        Only on local filesystems: a store may still carry out what the process asked for.
-        """
-        if self.filesystem.type_name != "local":
-            return False
-        try:
-            return is_dead(read_small(self.filesystem, f"{self.staging}/{PROCESS}", MAX_MARKER))
-        except FileNotFoundError:
-            return False
-
-    def _remove_empty(self, entries: list[pa_fs.FileInfo], now: datetime) -> None:
-        """Remove folders of attempts that came too late, and temporary files."""
-        for info in entries:
-            is_folder = info.type == pa_fs.FileType.Directory  # object stores do not date folders
-            if not (is_job_id(info.base_name) if is_folder else is_temporary(info.base_name)):
-                continue  # we did not make it
-            if now - info.mtime <= STALE_AFTER if info.mtime is not None else not is_folder:
-                continue  # it may be in use
-            if is_folder:
-                Job(self.filesystem, self.table, False, info.base_name).delete_staging()
-            else:
-                self.delete_file(info.path)
-
-    def _remove_temporary(self, jobs: Iterable[str]) -> None:
-        """Remove what dead processes have left of markers that no job would remove."""
-        if self.filesystem.type_name == "local":
-            staging = posixpath.join(self.table, STAGING)
-            for folder, name in ((self.folder, SUCCESS), (staging, GENERATION),
-                                 *((posixpath.join(staging, id), PROCESS) for id in jobs)):
-                with contextlib.suppress(OSError, UnsupportedError):
-                    self.check_inside(folder)
-                    remove_leftovers(folder, [name])
-
-    def _take_back(self, state: JobState, now: datetime) -> None:
-        """Roll back a dead job, in two steps, because it may be about to commit right now."""
-        assert state.newest is not None  # time of its newest marker or file
-        silent = now - state.newest
-        if self._is_of_dead_process():
-            has_committed = self.has(COMMITTED)
-            if self.has(STARTED) and not has_committed:  # checked in this order
-                self._roll_back()
-            elif not has_committed:  # it has ended, or never started
-                self.end(wait=False)
-        elif self.has(STARTED):
-            if not state.given_up and silent > STALE_AFTER:
-                self.write_marker(GIVEN_UP)
-            elif state.given_up and silent > GRACE and not self.has(COMMITTED):
-                self._roll_back()
-        elif silent > STALE_AFTER and not self.has(COMMITTED):  # attempts that came late
-            self.end(wait=False)

@@ -32,7 +32,7 @@ from secure_bloom.storage.local_files import (
 from secure_bloom.storage.locations import is_uri, open_uri
 from secure_bloom.storage.versions import (
     FileVersion,
-    OpenFile,
+    VersionedFile,
     as_local,
     open_file,
     without_subtree,
@@ -86,8 +86,8 @@ _READ_AHEAD = 64 * 1024  # enough for most footers
 _FEW_BYTES = 64 * 1024
 
 
-class Source(OpenFile):
-    """A Parquet file open for reading at any position; see :class:`OpenFile`."""
+class Source(VersionedFile):
+    """A Parquet file open for reading at any position; see :class:`VersionedFile`."""
 
     def __init__(self, source: FileSource, filesystem: pa_fs.FileSystem | None = None):
         if is_path(source):
@@ -128,11 +128,11 @@ class Source(OpenFile):
         """Read the last ``size`` bytes, or all of a shorter file."""
         size = min(size, self.size)
         if len(self._tail) < size:
-            ahead = min(max(size, _READ_AHEAD), self.size) if self._is_far else size
+            ahead = min(max(size, _READ_AHEAD), self.size) if self.is_far else size
             data = memoryview(self.file.read_at(ahead, self.size - ahead))
             if len(data) != ahead:
                 raise FormatError("the file was truncated while it was being read")
-            if not self._is_far:
+            if not self.is_far:
                 self.note_read()
                 return data
             self._tail = data  # the response to one request is from one version
@@ -146,7 +146,12 @@ class Source(OpenFile):
         return self.file
 
     @property
-    def _is_far(self) -> bool:
+    def is_one_by_one(self) -> bool:
+        """Whether Arrow makes only one request at a time, as with filesystems in Python."""
+        return isinstance(self.file, pa.PythonFile)
+
+    @property
+    def is_far(self) -> bool:
         """Whether a read is a request to a server, which costs more than reading extra bytes."""
         return self.filesystem is not None and self.filesystem.type_name.startswith(_FAR)
 
@@ -174,13 +179,15 @@ class UnopenedSource(Source):
         return file
 
     def close(self) -> None:
-        """See :meth:`OpenFile.close`."""
+        """See :meth:`VersionedFile.close`."""
         if "file" in vars(self):
             self.file.close()
 
 
 class Output:
     """A destination that bytes are appended to, and that is then published or dropped.
+
+    As a context manager it is dropped if there is an error.
 
     It belongs to the process that opened it. In a fork of that process nothing can be written or
     published, and nothing is dropped.
@@ -248,6 +255,13 @@ class Output:
         elif self._drop is not None:
             self._drop()
 
+    def __enter__(self) -> Output:
+        return self
+
+    def __exit__(self, exc_type: object, error: object, traceback: object) -> None:
+        if exc_type is not None:
+            self.abort()
+
 
 def _keep_for_ever(stream: object) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
@@ -278,13 +292,9 @@ def open_output(where: FileTarget, filesystem: pa_fs.FileSystem | None = None, *
 def write_file(filesystem: pa_fs.FileSystem, path: str, data: bytes, *,
                to_pipes: bool = True) -> None:
     """Write a whole file; readers never see a part of it. ``to_pipes``: see :func:`open_output`."""
-    output = open_output(path, filesystem, to_pipes=to_pipes)
-    try:
+    with open_output(path, filesystem, to_pipes=to_pipes) as output:
         output.write(data)
         output.commit()
-    except BaseException:
-        output.abort()
-        raise
 
 
 def create_file(filesystem: pa_fs.FileSystem, path: str, data: bytes) -> None:
@@ -355,12 +365,15 @@ def _open_on(filesystem: pa_fs.FileSystem, path: str) -> Output:
     return Output(stream, finish=stream.close, publish=publish, drop=drop)
 
 
-def make_folder(filesystem: pa_fs.FileSystem, path: str) -> None:
-    """Create a folder and its parents durably. On object stores there are no folders to create."""
+def make_folder(filesystem: pa_fs.FileSystem, path: str, *, durable: bool = True) -> None:
+    """Create a folder and its parents. On object stores there are no folders to create.
+
+    Without ``durable``, their names are not synced to the disk.
+    """
     if filesystem.type_name in UPLOADS:
         return
     new = []
-    if filesystem.type_name == "local":
+    if durable and filesystem.type_name == "local":
         above = path
         while above and not os.path.isdir(above):
             new.append(above)

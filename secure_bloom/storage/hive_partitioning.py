@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from urllib.parse import unquote
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 import numpy as np
 import pyarrow as pa
@@ -48,8 +48,26 @@ def null_folder(names: Iterable[str]) -> str:
 
 def partition_values(relative: str) -> dict[str, str | None]:
     """Return the partition columns in a file's relative path, with their values as text."""
-    pairs = (part.partition("=") for part in relative.split("/")[:-1] if "=" in part[1:])
-    return {unquote(name): None if value == NULL else unquote(value) for name, _, value in pairs}
+    return {unquote(name): None if value == NULL else unquote(value)
+            for name, value in _pairs(relative)}
+
+
+def partition_of(relative: str) -> str:
+    """Return the partition of a file's relative path; the same text however a writer escaped it."""
+    return "/".join(f"{_respelled(name)}={value if value == NULL else _respelled(value)}"
+                    for name, value in _pairs(relative))
+
+
+def _pairs(relative: str) -> Iterator[tuple[str, str]]:
+    """Yield the names and values in a path, as they are spelled there."""
+    for part in relative.split("/")[:-1]:
+        if "=" in part[1:]:
+            name, _, value = part.partition("=")
+            yield name, value
+
+
+def _respelled(text: str) -> str:
+    return quote(unquote_to_bytes(text.encode(errors="surrogatepass")), safe="")
 
 
 def check_same_columns(paths: Iterable[str], folder: str, names: tuple[str, ...]) -> None:
@@ -58,12 +76,12 @@ def check_same_columns(paths: Iterable[str], folder: str, names: tuple[str, ...]
     Raises ColumnError with the first such file.
     """
     for path in paths:
-        present = tuple(partition_values(relative_path(path, folder)))
+        present = tuple(unquote(name) for name, _ in _pairs(relative_path(path, folder)))
         if present != names:
             raise ColumnError(
                 f"the folder has files with the partition columns ({', '.join(present)}), so it "
                 f"could not be read with ({', '.join(names)}) as well; use the same "
-                "columns, or overwrite", file=path)
+                "columns, or write to another folder", file=path)
 
 
 def check_partition_columns(schema: pa.Schema, names: tuple[str, ...]) -> None:

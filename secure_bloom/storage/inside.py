@@ -19,7 +19,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.storage.versions import local_path, without_subtree
-from secure_bloom.storage.visibility import table_of
+from secure_bloom.storage.visibility import relative_path, table_of
 
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -27,6 +27,15 @@ _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | 
 def check_inside(filesystem: pa_fs.FileSystem, table: str, path: str) -> None:
     """Raise UnsupportedError if links lead from a path to a place outside of the table."""
     _real_paths(filesystem, table, path)
+
+
+def real_name(filesystem: pa_fs.FileSystem, table: str, path: str) -> str:
+    """Return to which path, relative to the table, links in it lead.
+
+    Raises UnsupportedError if they lead out of the table.
+    """
+    found = _real_paths(filesystem, table, path)
+    return relative_path(path, table) if found is None else os.path.relpath(found[1], found[0])
 
 
 def check_below(filesystem: pa_fs.FileSystem, where: str, path: str) -> None:

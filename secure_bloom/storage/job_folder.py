@@ -126,10 +126,10 @@ class JobFolder:
         """Raise UnsupportedError if links lead from a path to a place outside of the table."""
         inside.check_inside(self.filesystem, self.table, path)
 
-    def make_folder(self, path: str) -> None:
-        """Create a folder of the table."""
+    def make_folder(self, path: str, *, durable: bool = True) -> None:
+        """Create a folder of the table; see :func:`.make_folder`."""
         self.check_inside(path)
-        make_folder(self.filesystem, path)
+        make_folder(self.filesystem, path, durable=durable)
 
     def write_file(self, path: str, content: bytes = b"") -> None:
         """Write a file of the table that is not a data file."""

@@ -11,7 +11,7 @@ import posixpath
 import re
 import secrets
 import stat
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import BinaryIO
 
 _ACL = "system.posix_acl_access"
@@ -47,7 +47,7 @@ class Replacement:
         else:
             with _locked(folder):
                 check()
-                os.replace(self.file.name, self._path)
+                os.replace(self.file.name, self._path)  # nothing is between; see wait_for_rewrites
         self.file.close()  # not earlier: without its lock it would be removed as a leftover
         if self._durable:
             sync_folder(folder)
@@ -77,7 +77,8 @@ def create(path: str, write: Callable[[BinaryIO], None]) -> None:
             _create_in_place(path, write)
     finally:
         temporary.close()
-        os.unlink(temporary.name)
+        with contextlib.suppress(FileNotFoundError):  # deleted with an index
+            os.unlink(temporary.name)
     sync_folder(os.path.dirname(path) or ".")
 
 
@@ -195,6 +196,16 @@ def _locked(folder: str) -> Iterator[None]:
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_UN)  # a forked process may have the descriptor too
         os.close(descriptor)
+
+
+def wait_for_rewrites(folders: Iterable[str]) -> None:
+    """Wait until those who have checked a file in these folders have replaced it, or given up.
+
+    Later ones see in their check what was written before this call.
+    """
+    for folder in folders:
+        with contextlib.suppress(FileNotFoundError), _locked(folder):
+            pass
 
 
 def sync_file(path: str) -> None:

@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -115,6 +115,18 @@ def list_folder(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool
     with folder_expected(folder):
         return filesystem.get_file_info(
             pa_fs.FileSelector(folder, allow_not_found=allow_not_found))
+
+
+def with_valid_names(infos: Iterable[pa_fs.FileInfo]) -> list[pa_fs.FileInfo]:
+    """Return those whose names are valid UTF-8, as every name is that this library makes."""
+    return [info for info in infos if _has_valid_name(info)]
+
+
+def _has_valid_name(info: pa_fs.FileInfo) -> bool:
+    try:
+        return info.base_name is not None
+    except UnicodeDecodeError:
+        return False
 
 
 @contextlib.contextmanager

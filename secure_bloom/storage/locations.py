@@ -15,6 +15,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import UnsupportedError
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/.*)", re.DOTALL)
+MAGIC = re.compile(r"[*?\[]")  #: what a glob pattern has
 _HADOOP_S3 = ("s3a", "s3n")
 _OPENED = ("file", "s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss")  # by pyarrow
 
@@ -31,7 +32,7 @@ def open_uri(uri: str) -> tuple[pa_fs.FileSystem, str]:
     are taken literally, so nothing in them is percent-encoded.
 
     Raises UnsupportedError if no filesystem is known for the scheme; pyarrow.ArrowInvalid if the
-    URI is malformed.
+    URI is malformed. The message does not show the URI, which may contain a password.
     """
     match = _URI.fullmatch(uri)
     assert match is not None, "not a URI"
@@ -41,10 +42,14 @@ def open_uri(uri: str) -> tuple[pa_fs.FileSystem, str]:
         scheme, rest = "s3", _encoded(rest)
     try:
         return pa_fs.FileSystem.from_uri(f"{scheme}:{rest}")
-    except pa.ArrowInvalid:
-        if scheme in _OPENED:
-            raise
-        raise UnsupportedError(_advice(scheme, rest)) from None
+    except pa.ArrowInvalid as error:
+        message = str(error)
+    if scheme not in _OPENED:
+        raise UnsupportedError(_advice(scheme, rest))
+    if "@" in message or ":/" in message:
+        message = f"this URI of {scheme} is malformed; percent-encode special characters, also " \
+                  "in a user name and password"
+    raise pa.ArrowInvalid(message)
 
 
 def as_uri(location: str) -> str:
@@ -73,3 +78,8 @@ def _advice(scheme: str, rest: str) -> str:
     return (f"the scheme {scheme}: is unknown; available are {', '.join((*_HADOOP_S3, *_OPENED))}. "
             "Write a local path that begins this way as ./... or as an absolute path; in Python, "
             "pass other filesystems, such as those of fsspec, as parameter filesystem")
+
+
+def is_pattern(path: str, kind: pa_fs.FileType) -> bool:
+    """Whether a path at which there is something of this kind, or nothing, is a glob pattern."""
+    return kind == pa_fs.FileType.NotFound and MAGIC.search(path) is not None

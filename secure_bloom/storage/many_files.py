@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import islice
 from threading import Lock
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from secure_bloom.display import ChangeResult
 from secure_bloom.errors import (
@@ -19,38 +17,13 @@ from secure_bloom.errors import (
     SecureBloomError,
     error_location,
 )
+from secure_bloom.storage.threads import in_threads
 
-_WAITING = 4  # queued tasks per thread
 #: errors that say nothing about a file: the next file would fail likewise
 NO_FAULT_OF_A_FILE = (*KMS_FAULTS, MissingExtraError)
 
-Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 Advance: TypeAlias = Callable[[float], None]
-
-
-def in_threads(work: Callable[[Item], Outcome], items: Iterable[Item],
-               threads: int) -> Iterator[Outcome]:
-    """Yield the result of a function for each item, in order of completion.
-
-    Items are submitted gradually: a million queued tasks would take more than a gigabyte.
-    After the first error no further task is started; it is raised when the running ones have ended.
-    """
-    items = iter(items)
-    with ThreadPoolExecutor(threads) as pool:
-        tasks: set[Future[Any]] = set()
-        try:
-            while True:
-                more = islice(items, _WAITING * threads - len(tasks))
-                tasks.update(pool.submit(work, item) for item in more)
-                if not tasks:
-                    return
-                done, tasks = wait(tasks, return_when=FIRST_COMPLETED)
-                for task in done:
-                    yield task.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
 
 
 def each_file(work: Callable[[str], Outcome], paths: Sequence[str], files_at_once: int | None,

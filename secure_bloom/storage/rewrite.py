@@ -78,15 +78,11 @@ class Rewrite:
 
     def _store(self, path: str, parts: Iterable[Kept | Zeros | bytes | memoryview],
                check: Callable[[], None], mode: int) -> None:
-        output = open_output(path, self._filesystem, mode=mode, to_pipes=False)
-        try:
+        with open_output(path, self._filesystem, mode=mode, to_pipes=False) as output:
             with self.source.one_version():  # also covers what is read to produce the parts
                 for part in parts:
                     self._write(output, part)
             output.commit(check)
-        except BaseException:
-            output.abort()
-            raise
 
     def _write(self, output: Output, part: Kept | Zeros | bytes | memoryview) -> None:
         if isinstance(part, Kept):

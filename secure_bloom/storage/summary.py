@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.display import Summarized, count, shown
+from secure_bloom.display import Result, count, names, shown
 from secure_bloom.errors import FormatError
 from secure_bloom.storage.small_files import MAX_MARKER, parse_json, read_small
 from secure_bloom.storage.visibility import SUCCESS
 
 
-@dataclass(frozen=True)
-class FilterTotals:
+@dataclass(frozen=True, repr=False)
+class FilterTotals(Result):
     """Number of filters written, and their size in bytes, including headers."""
 
     encrypted: int = 0
@@ -34,8 +36,62 @@ class StagedFile:
     filter_bytes: int = 0
 
 
+class ColumnsSummary(Result):
+    """Base of what says which columns of written files are encrypted, and which are open."""
+
+    __slots__ = ()
+    encrypted_columns: Mapping[str, str | None] | None
+    open_columns: Sequence[str] | None
+
+    def _protection(self) -> str:
+        """Return which columns are encrypted and open, in few words; empty if it is not known."""
+        if self.encrypted_columns is None or self.open_columns is None:
+            return ""
+        keys = [f"{path} ({key})" if key is not None else path
+                for path, key in self.encrypted_columns.items()]
+        return f"encrypted: {names(keys) or 'none'}; open: {names(self.open_columns) or 'none'}"
+
+    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[object]]]:
+        return ("column", "protection", "master key"), [
+            *((path, "encrypted", key) for path, key in (self.encrypted_columns or {}).items()),
+            *((path, "open", None) for path in self.open_columns or ())]
+
+
 @dataclass(frozen=True, repr=False)
-class CommitSummary(Summarized):
+class WriteSummary(ColumnsSummary):
+    """What was written to a file.
+
+    Attributes
+    ----------
+    file : str
+        Name of the file.
+    rows, row_groups, bytes : int
+    encrypted_columns : dict of str to str or None
+        Leaf columns that are encrypted, with their master keys. None: an explicit key.
+    open_columns : list of str
+        Leaf columns that everyone who has the file can read.
+    encrypted_filters, plain_filters, filter_bytes : int
+        Bloom filters, and their size.
+    """
+
+    file: str
+    rows: int
+    row_groups: int
+    bytes: int
+    encrypted_columns: Mapping[str, str | None]
+    open_columns: Sequence[str]
+    encrypted_filters: int
+    plain_filters: int
+    filter_bytes: int
+
+    def _headline(self) -> str:
+        filters = count(self.encrypted_filters + self.plain_filters, "filter")
+        return (f"{shown(self.file, 30)}: {count(self.rows, 'row')}, "
+                f"{count(self.row_groups, 'row group')}, {filters}; {self._protection()}")
+
+
+@dataclass(frozen=True, repr=False)
+class CommitSummary(ColumnsSummary):
     """What a commit made visible.
 
     Attributes
@@ -45,6 +101,10 @@ class CommitSummary(Summarized):
     files, rows, bytes : int
     encrypted_filters, plain_filters, filter_bytes : int
         Bloom filters in these files, and their size.
+    encrypted_columns, open_columns : dict, list, or None
+        As in :class:`WriteSummary`. None if the summary was read from the folder.
+    indexed_columns : list of str, or None
+        Columns whose index this write has updated. None if the summary was read from the folder.
     """
 
     job: str
@@ -55,6 +115,14 @@ class CommitSummary(Summarized):
     encrypted_filters: int
     plain_filters: int
     filter_bytes: int
+    encrypted_columns: Mapping[str, str | None] | None = field(default=None, compare=False)
+    open_columns: Sequence[str] | None = field(default=None, compare=False)
+    indexed_columns: Sequence[str] | None = field(default=None, compare=False)
+
+    def to_record(self) -> dict[str, Any]:
+        """Return what is stored."""
+        return {name: getattr(self, name) for name in self._names()
+                if name not in ("encrypted_columns", "open_columns", "indexed_columns")}
 
     def _headline(self) -> str:
         filters = count(self.encrypted_filters + self.plain_filters, "filter")

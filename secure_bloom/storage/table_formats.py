@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import UnsupportedError
+from secure_bloom.storage.local_listing import with_valid_names
 from secure_bloom.storage.visibility import is_hidden, table_of
 
 _LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi",
@@ -181,6 +182,6 @@ def _kind_at(filesystem: pa_fs.FileSystem, folder: str) -> str | None:
             return places[info.path]
     if metadata.type == pa_fs.FileType.Directory and any(
             _ICEBERG_FILE.fullmatch(info.base_name)
-            for info in filesystem.get_file_info(pa_fs.FileSelector(iceberg))):
+            for info in with_valid_names(filesystem.get_file_info(pa_fs.FileSelector(iceberg)))):
         return "Iceberg"
     return None

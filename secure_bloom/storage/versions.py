@@ -63,7 +63,7 @@ class FileVersion(NamedTuple):
         return size == self.size and apart < (1 if exactly else 10**9)
 
 
-class OpenFile:
+class VersionedFile:
     """A file that is open for reading, and its version.
 
     ``filesystem`` and ``path`` are None for buffers and files that the caller has opened; ``name``
@@ -133,11 +133,11 @@ class OpenFile:
 
 
 class _OneVersion:
-    """See :meth:`OpenFile.one_version`. Not a generator, which takes longer to enter and leave."""
+    """See :meth:`VersionedFile.one_version`. A generator would take longer to enter and leave."""
 
     __slots__ = ("_file",)
 
-    def __init__(self, file: OpenFile):
+    def __init__(self, file: VersionedFile):
         self._file = file
 
     def __enter__(self) -> None:
@@ -236,6 +236,11 @@ def _open_local(path: str, *, by_links: bool = True) -> tuple[pa.OSFile, os.stat
         descriptor = os.open(path, _RESOLVE if by_links else _RESOLVE | os.O_NOFOLLOW)
     except FileNotFoundError:
         raise _missing(path) from None
+    except OSError as error:
+        if error.errno == errno.ELOOP and by_links:
+            raise UnsupportedError("it is a link that leads back to itself; remove it",
+                                   file=path) from None
+        raise
     try:
         found = os.fstat(descriptor)
         if not by_links and (stat.S_ISLNK(found.st_mode) or found.st_nlink > 1):

@@ -14,6 +14,7 @@ from secure_bloom.index.lookup import located
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.cache import CachedKms
+from secure_bloom.parquet.row_ranges import ALL_PARTS
 from secure_bloom.sbbf.probes import ValueHashes
 from secure_bloom.validator.cases import Case
 
@@ -43,9 +44,13 @@ def _opened(case: Case, kms: CachedKms | None) -> ColumnIndex:
 def _answered(index: ColumnIndex, listing: dict[str, Stamp], hashes: np.ndarray) \
         -> tuple[str, dict[str, Any]]:
     coverage = index.coverage(listing)
-    found: set[tuple[int, str, int]] = set()
+    found: set[tuple[int, str, int, int]] = set()
     probes = ValueHashes(hashes, np.arange(hashes.size), np.empty(0, np.int64))
     for hits in index.find_hashes(lambda _: probes):
         found.update(located(index, coverage, hits))
-    return "answered", {"found": [":".join(map(str, one)) for one in sorted(found)],
+    return "answered", {"found": [_text(*one) for one in sorted(found)],
                         "uncovered": sorted(coverage.uncovered)}
+
+
+def _text(value: int, path: str, group: int, parts: int) -> str:
+    return f"{value}:{path}:{group}" + ("" if parts == ALL_PARTS else f":{parts:08x}")

@@ -26,6 +26,7 @@ from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.parquet.footer import MAGIC, Footer
 from secure_bloom.parquet.header import decode_header, encode_header
 from secure_bloom.parquet.redaction import revealed_fields
+from secure_bloom.policy import NO_POLICY
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.column_type import WIDTHS, ColumnType
 from secure_bloom.sbbf.conversion import convert_exactly
@@ -363,7 +364,7 @@ def _read_with(case: Case, keys: Any) -> Answer:
     refusal: SecureBloomError | None = None
     filters: list[dict[str, Any]] = []
     try:
-        file = ParquetFile(case.path, keys)
+        file = ParquetFile(case.path, keys, policy=NO_POLICY)
     except SecureBloomError as error:
         return _refused(error, [])
     with file:

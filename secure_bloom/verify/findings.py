@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from secure_bloom.display import Summarized, count, shown
+from secure_bloom.display import CheckResult, Result, count, shown
 
 #: the kinds of findings, with their severity
 KINDS = {
@@ -27,7 +27,7 @@ KINDS = {
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Finding(Summarized):
+class VerifyFinding(Result):
     """A problem found in a file.
 
     Attributes
@@ -47,6 +47,8 @@ class Finding(Summarized):
     file: str
     row_group: int | None = None
     column: str | None = None
+
+    _derived = ("severity",)
 
     @property
     def severity(self) -> str:
@@ -69,7 +71,7 @@ class Finding(Summarized):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class FilterCheck(Summarized):
+class FilterCheck(Result):
     """The results of checking one Bloom filter.
 
     Attributes
@@ -111,13 +113,13 @@ class FilterCheck(Summarized):
 
 
 @dataclass(frozen=True, repr=False)
-class VerifyResult(Summarized):
+class VerifyResult(CheckResult):
     """The result of :func:`secure_bloom.verify_file`.
 
     Attributes
     ----------
     file : str
-    findings : tuple of Finding
+    findings : tuple of VerifyFinding
     filters : tuple of FilterCheck
         One for each filter, by row group and column, and one for each column chunk that may have a
         filter, if that cannot be determined without its key.
@@ -128,21 +130,26 @@ class VerifyResult(Summarized):
     """
 
     file: str
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[VerifyFinding, ...] = ()
     filters: tuple[FilterCheck, ...] = ()
     not_checked: str | None = None
     missing_keys: bool = False
+    _is_required: bool = False  # that something is encrypted
+
+    _derived = ("ok",)
 
     @property
     def ok(self) -> bool:
-        """Whether no finding is an error. Whatever was not checked may still be wrong."""
-        return all(finding.severity != "error" for finding in self.findings)
+        """Whether no finding is an error. Whatever was not checked may still be wrong.
+
+        False if encryption was required, and the file could not be checked.
+        """
+        return super().ok and not (self._is_required and self.not_checked is not None)
 
     def _headline(self) -> str:
-        errors = sum(finding.severity == "error" for finding in self.findings)
         what = "not checked" if self.not_checked is not None else \
-            f"{count(len(self.filters), 'filter')}, {count(errors, 'error')}, " \
-            f"{count(len(self.findings) - errors, 'warning')}"
+            f"{count(len(self.filters), 'filter')}, {count(self.errors, 'error')}, " \
+            f"{count(self.warnings, 'warning')}"
         return f"{shown(str(self.file), 60)}: {what}"
 
     def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
@@ -153,15 +160,3 @@ class VerifyResult(Summarized):
         return ("row group", "column", "values", "not checked"), (
             (check.row_group, check.column, check.values, check.not_checked)
             for check in self.filters)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The result as a dictionary for JSON."""
-        return {
-            "file": self.file,
-            "ok": self.ok,
-            "not_checked": self.not_checked,
-            "missing_keys": self.missing_keys,
-            "findings": [{"severity": finding.severity, **asdict(finding)}
-                         for finding in self.findings],
-            "filters": [asdict(check) for check in self.filters],
-        }

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 from secure_bloom.arrow.leaves import leaf_arrays
 from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.errors import FormatError, UnsupportedError
-from secure_bloom.keys.environment import open_keys
-from secure_bloom.keys.retrieval import Keys
+from secure_bloom.keys.retrieval import Keys, open_keys
+from secure_bloom.parquet.row_ranges import Piece, pieces
 from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.reader import ParquetFile
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.sbbf.hashing import hash_stored, int96_bytes
 from secure_bloom.sbbf.kernel_choice import kernels_for
@@ -44,7 +44,7 @@ class ColumnHashes:
     ``keys`` are those that the file was opened with.
     """
 
-    def __init__(self, file: ParquetFile, keys: Keys = None):
+    def __init__(self, file: OpenFile, keys: Keys = None):
         self._file = file
         self._keys: Keys = open_keys(keys)
         self._opened: dict[tuple[str, bool], pq.ParquetFile] = {}
@@ -55,15 +55,33 @@ class ColumnHashes:
         Raises ColumnError or UnsupportedError if values of this type cannot be hashed, or cannot be
         read by pyarrow; FormatError or AuthenticationError if the pages cannot be read.
         """
-        if column.type.physical_type == "INT96":
-            both = zip(self._batches(row_group, column, "ns"),
-                       self._batches(row_group, column, "us"), strict=True)
-            for nanos, micros in both:
-                yield len(nanos), _int96_hashes(_leaf(nanos), _leaf(micros))
-            return
+        for piece, hashes in self._pieces(row_group, column, 0):
+            yield piece.stop - piece.start, hashes
+
+    def read_by_range(self, row_group: int, column: LeafColumn) \
+            -> Iterator[tuple[int, np.ndarray]]:
+        """Yield ranges of the rows of a column chunk (:mod:`.row_ranges`) with their hashes.
+
+        Ranges may come several times, one after the other. Errors are those of :meth:`read`.
+        """
+        num_rows = 0 if column.is_repeated else self._file.footer.row_group_num_rows(row_group)
+        for piece, hashes in self._pieces(row_group, column, num_rows):
+            yield piece.range, hashes
+
+    def _pieces(self, row_group: int, column: LeafColumn, num_rows: int) \
+            -> Iterator[tuple[Piece, np.ndarray]]:
+        units = ("ns", "us") if column.type.physical_type == "INT96" else ("ns",)
         as_stored = column.type.without_annotation if column.type.is_opaque else column.type
-        for batch in self._batches(row_group, column):
-            yield len(batch), hash_stored(_leaf(batch), as_stored)
+        start = 0
+        for together in zip(*(self._batches(row_group, column, unit) for unit in units),
+                            strict=True):
+            stop = start + len(together[0])
+            for piece in pieces(start, stop, num_rows, _BATCH_ROWS):
+                leaves = [_leaf(batch.slice(piece.start - start, piece.stop - piece.start))
+                          for batch in together]
+                yield piece, _int96_hashes(*leaves) if len(leaves) > 1 \
+                    else hash_stored(leaves[0], as_stored)
+            start = stop
 
     def _batches(self, row_group: int, column: LeafColumn, int96_unit: str = "ns") \
             -> Iterator[pa.Array]:

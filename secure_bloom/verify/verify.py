@@ -9,12 +9,6 @@ from typing import Any, NamedTuple
 import pyarrow.fs as pa_fs
 
 from secure_bloom.display import shown
-from secure_bloom.encryption_requirement import (
-    RequireEncryption,
-    Requirement,
-    check_requirement,
-    encryption_requirement,
-)
 from secure_bloom.errors import (
     KMS_FAULTS,
     AuthenticationError,
@@ -37,11 +31,14 @@ from secure_bloom.parquet.bloom_filter import (
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import MAGIC
 from secure_bloom.parquet.schema import find_column
-from secure_bloom.reader import ParquetFile
+from secure_bloom.policy.environment import reading_requirement
+from secure_bloom.policy.policy import Policy
+from secure_bloom.policy.requirement import RequireEncryption, Requirement
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
-from secure_bloom.storage.files import FileSource
-from secure_bloom.verify.findings import FilterCheck, Finding, VerifyResult
+from secure_bloom.storage.files import FilePath, FileSource
+from secure_bloom.verify.findings import FilterCheck, VerifyFinding, VerifyResult
 from secure_bloom.verify.measure import ColumnHashes, Comparison, compare, measure_false_positives
 
 OVER_FULL = 0.1  #: false-positive rate from which a filter is reported as over-full
@@ -52,7 +49,8 @@ _REWRITE = "rewrite the file"
 def verify_file(source: FileSource, keys: Keys = None, *, columns: Iterable[str] | None = None,
                 filesystem: pa_fs.FileSystem | None = None,
                 advance: Callable[[float], None] | None = None,
-                require_encryption: RequireEncryption = None) -> VerifyResult:
+                require_encryption: RequireEncryption = None,
+                policy: Policy | FilePath | None = None) -> VerifyResult:
     """Check every Bloom filter of a Parquet file, and look up each value of its column in it.
 
     For each filter, this checks its place, length, encryption and authenticity, that it misses no
@@ -73,11 +71,12 @@ def verify_file(source: FileSource, keys: Keys = None, *, columns: Iterable[str]
         If ``source`` is a path. Default: the local file system, or the one that a URI names.
     advance : callable, optional
         Called with the completed fraction, 0 to 1.
-    require_encryption : bool, list of str, mapping of str to str, or Policy, optional
+    require_encryption : bool, list of str, or mapping of str to str, optional
         What must be encrypted; any violation becomes a finding. True: every column, and the footer
         must be encrypted or signed. A list: these columns by dotted path, where a group means all
-        leaves below it. A mapping: these columns, each under the given master key. A Policy: what
-        it says.
+        leaves below it. A mapping: these columns, each under the given master key.
+    policy : Policy, path or URI, optional
+        What must be encrypted according to a policy; with ``require_encryption``, both must hold.
 
     Raises
     ------
@@ -89,29 +88,35 @@ def verify_file(source: FileSource, keys: Keys = None, *, columns: Iterable[str]
         If the KMS does not respond, or the keyring cannot be read.
     ChangedMeanwhileError
         If the file changes while it is read; there is no result then.
+
+    Examples
+    --------
+    >>> secure_bloom.verify_file("people.parquet", "keyring.json").ok  # doctest: +SKIP
     """
     if isinstance(columns, str):
         raise TypeError("columns must be a list of column paths, not a string")
-    requirement = encryption_requirement(require_encryption)
+    requirement = reading_requirement(require_encryption, policy)
     try:
-        file = ParquetFile(source, keys, filesystem=filesystem)
+        file = OpenFile(source, keys, filesystem=filesystem)
     except FileError as error:
         kind = "authentication" if isinstance(error, AuthenticationError) else "footer"
         message = f"{error.message}; nothing else could be checked. Replace the file " \
             "with a good copy"
         name = error.file or ""
-        return VerifyResult(name, (Finding(kind, message, name),))
+        return VerifyResult(name, (VerifyFinding(kind, message, name),))
     except KMS_FAULTS:
         raise
     except (KeyRetrievalError, UnsupportedError) as error:
         return VerifyResult(error.file or "", not_checked=error.message,
-                            missing_keys=isinstance(error, KeyRetrievalError))
+                            missing_keys=isinstance(error, KeyRetrievalError),
+                            _is_required=requirement is not None)
     with file, error_location(file=file.name), file.one_version():
         verification = _Verification(file, keys, columns, advance or (lambda fraction: None))
         try:
             verification.check(requirement)
         except KeyRetrievalError as error:
-            return VerifyResult(file.name, not_checked=error.message, missing_keys=True)
+            return VerifyResult(file.name, not_checked=error.message, missing_keys=True,
+                                _is_required=True)
         return verification.run()
 
 
@@ -145,7 +150,7 @@ class _Range(NamedTuple):
 class _Verification:
     """The verification of one file; collects findings and measurements."""
 
-    def __init__(self, file: ParquetFile, keys: Keys, columns: Iterable[str] | None,
+    def __init__(self, file: OpenFile, keys: Keys, columns: Iterable[str] | None,
                  advance: Callable[[float], None]):
         self._file = file
         self._footer = file.footer
@@ -154,7 +159,7 @@ class _Verification:
         self._rows_done, self._rows = 0, 1
         self._filters = Disjoint(self._footer.start)
         self._pages_read = Disjoint(self._footer.start, "pages")
-        self._findings: list[Finding] = []
+        self._findings: list[VerifyFinding] = []
         self._checks: list[FilterCheck] = []
         self._missing_keys = False
         self._columns = {column.ordinal for column in file.columns} if columns is None \
@@ -164,9 +169,9 @@ class _Verification:
         """Record what is not encrypted as required."""
         try:
             if requirement is not None:
-                check_requirement(requirement, self._footer, self._file.path)
+                requirement.check(self._footer, self._file.path)
         except AuthenticationError as error:
-            self._findings.append(Finding("policy", error.message, self._file.name,
+            self._findings.append(VerifyFinding("policy", error.message, self._file.name,
                                           error.row_group, error.column))
         except FormatError:
             pass  # reported when the filter was located
@@ -196,7 +201,7 @@ class _Verification:
 
     def _report(self, kind: str, chunk: ColumnChunk, message: str) -> None:
         if self._is_wanted(chunk):
-            self._findings.append(Finding(kind, message, self._file.name, **chunk.place))
+            self._findings.append(VerifyFinding(kind, message, self._file.name, **chunk.place))
 
     def _note(self, chunk: ColumnChunk, reason: str | None = None, **figures: Any) -> None:
         if self._is_wanted(chunk):

@@ -82,6 +82,7 @@ def test_the_order_of_entries_stays_and_a_scale_is_whole():
         assert found.to_pylist() == array.to_pylist()
 
 
+@pytest.mark.slow
 def test_a_large_dictionary_costs_no_more_than_its_rows():
     array = pa.DictionaryArray.from_arrays(pa.array([7, 900_000, 7]), pa.array(range(1_000_000)))
     [found] = compact_dictionaries(pa.record_batch([array], ["a"])).columns

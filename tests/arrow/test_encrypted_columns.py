@@ -13,6 +13,7 @@ from secure_bloom import (
     ParquetFile,
     attach,
     verify_file,
+    write_dataset,
     write_table,
 )
 from secure_bloom.arrow import encryption
@@ -40,7 +41,7 @@ AMBIGUOUS = [
 def encrypted(columns, column_keys, configuration=EncryptionConfiguration) -> dict:
     """Whether each leaf column, by its path in parts, is encrypted in a file of these columns."""
     sink = io.BytesIO()
-    write_table(pa.table(columns), sink, bloom_filters={}, kms=kms(),
+    write_table(pa.table(columns), sink, bloom_filters={}, keys=kms(),
                 encryption=configuration("mf", column_keys=column_keys))
     file = ParquetFile(sink.getvalue(), kms())
     assert file.read().equals(pa.table(columns))
@@ -52,7 +53,7 @@ def encrypted(columns, column_keys, configuration=EncryptionConfiguration) -> di
 @pytest.mark.parametrize(("columns", "named"), AMBIGUOUS)
 def test_a_path_of_several_columns_or_groups_gets_no_key(tmp_path, columns, named, configuration):
     with pytest.raises(ColumnError, match=f"2 columns or groups have this path.*{named}") as caught:
-        write_table(pa.table(columns), tmp_path / "x", bloom_filters={}, kms=kms(),
+        write_table(pa.table(columns), tmp_path / "x", bloom_filters={}, keys=kms(),
                     encryption=configuration("mf", column_keys={"mc": ["st.b"]}))
     assert caught.value.column == "st.b"
     assert os.listdir(tmp_path) == []
@@ -100,7 +101,7 @@ def test_groups_at_any_depth(configuration):
 def test_the_path_of_a_field_goes_before_that_of_its_group():
     table = pa.table({"s": [{"g": {"x": 1, "h": {"y": 2, "w": 2}}, "z": 3}]})
     sink = io.BytesIO()
-    write_table(table, sink, bloom_filters={}, kms=kms(), encryption=EncryptionConfiguration(
+    write_table(table, sink, bloom_filters={}, keys=kms(), encryption=EncryptionConfiguration(
         "mf", {"mc": ["s", "s.g.h.y"], "md": ["s.g.h", "s.g.x"], "mf": ["s.g"]}))
     chunks = ParquetFile(sink.getvalue(), kms()).footer.row_groups[0]
     assert [(chunk.column.path, next(key for key in ("mf", "mc", "md")
@@ -164,7 +165,36 @@ def test_a_file_in_which_pyarrow_has_left_a_column_unencrypted_is_discarded(tmp_
 
     monkeypatch.setattr(encryption, "_under_aliases", forgetful)
     with pytest.raises(UnsupportedError, match="did not encrypt this column") as caught:
-        write_table(pa.table({"a": [1], "b": [2]}), tmp_path / "x", bloom_filters={}, kms=kms(),
+        write_table(pa.table({"a": [1], "b": [2]}), tmp_path / "x", bloom_filters={}, keys=kms(),
                     encryption=EncryptionConfiguration("mf", {"mc": ["a", "b"]}))
     assert (caught.value.row_group, caught.value.column) == (0, "b")
     assert os.listdir(tmp_path) == []
+
+
+def test_other_columns_are_encrypted_under_the_master_key_of_the_footer(tmp_path):
+    table = pa.table({"ssn": ["1"], "st": [{"b": 1, "c": {"d": 2}}], "st.e": [1], "tags": [["x"]],
+                      "city": ["Rome"]})
+    configuration = EncryptionConfiguration("mf", {"mc": ["ssn", "st.c"]},
+                                            other_columns="footer key")
+    sink = io.BytesIO()
+    write_table(table, sink, bloom_filters=["ssn", "city"], keys=kms(), encryption=configuration)
+    with ParquetFile(sink.getvalue(), kms(), require_encryption=True) as file:
+        assert file.read().equals(table)
+        keys = {chunk.column.path: file.footer.crypto.master_key(chunk.key_metadata)
+                for chunk in file.footer.column_chunks()}
+        assert keys == {"ssn": "mc", "st.b": "mf", "st.c.d": "mc", "st.e": "mf",
+                        "tags.list.element": "mf", "city": "mf"}
+        assert all(one.encrypted for one in file.bloom_filters)
+    both = EncryptionConfiguration("mf", {"mf": ["ssn"]}, other_columns="footer key")
+    write_table(table, sink := io.BytesIO(), keys=kms(), encryption=both)
+    assert ParquetFile(sink.getvalue(), kms(), require_encryption=True).num_rows == 1
+    with pytest.raises(UnsupportedError, match="rename it"):
+        write_table(table.append_column("a:b", [[1]]), io.BytesIO(), keys=kms(),
+                    encryption=configuration)
+    for wrong in ({"other_columns": "open"}, {"uniform_encryption": True, "column_keys": None}):
+        with pytest.raises(ValueError, match="other_columns"):
+            EncryptionConfiguration(**{"footer_key": "mf", "column_keys": {"mc": ["ssn"]},
+                                       "other_columns": "footer key", **wrong})
+    with pytest.raises(ColumnError, match="folder names"):
+        write_dataset(table, tmp_path / "x", partition_by="city", keys=kms(),
+                      encryption=configuration)

@@ -9,7 +9,8 @@ import pytest
 
 from secure_bloom import ParquetFile, dataset, find, read_table, write_table
 from secure_bloom.arrow.views import filtered
-from tests.soak.checks.leftovers.searching import memory
+from tests.memory import buffers_of
+from tests.tiers import sweep_where
 
 ROWS = 60
 _RANDOM = random.Random("own values")
@@ -101,10 +102,11 @@ WAYS = {
 def _left(table: pa.Table, tokens) -> set[str]:
     """Return the columns whose memory has one of the tokens."""
     return {name for name, column in zip(table.column_names, table.columns, strict=True)
-            for chunk in column.chunks for content in memory(chunk)
+            for chunk in column.chunks for content in buffers_of(chunk)
             if any(token in content for token in tokens)}
 
 
+@sweep_where(lambda way: way in ("folder", "expression", "take"))
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_some_rows_have_no_values_of_others(everything, way):
@@ -125,12 +127,14 @@ def test_some_rows_have_no_values_of_others(everything, way):
     assert not _left(found, others)
 
 
+@pytest.mark.slow
 def test_the_first_rows_have_no_values_of_others(everything):
     path, _, tokens = everything
     found = dataset(path).head(5)
     assert len(found) == 5 and not _left(found, set().union(*tokens[5:]))
 
 
+@pytest.mark.slow
 def test_all_rows_of_a_slice_have_no_values_of_others(everything):
     _, table, tokens = everything
     batch = table.combine_chunks().to_batches()[0].slice(7, 3)

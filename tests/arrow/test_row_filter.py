@@ -1,20 +1,24 @@
 """Rows that filters find: the same in every way to ask, and those of an evaluation in Python."""
 
 import io
+import math
 import os
 import random
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from secure_bloom import ParquetFile, read_table, write_table
+from secure_bloom.arrow import expression_rows, predicate_rows
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.pruning.predicates import OPERATORS, normalize
+from secure_bloom.sbbf import light_arrow
 from tests.pruning.row_domains import domains
 from tests.reference import filter_holds
 from tests.support import encryptions
-from tests.tiers import number_of_examples
+from tests.tiers import number_of_examples, sweep_where
 
 #: set the variable to repeat a failure
 SEED = int(os.environ.get("SECURE_BLOOM_SEED", random.randrange(2**32)))
@@ -90,7 +94,9 @@ def _random_predicate(draw: random.Random, columns: dict) -> tuple:
 
 
 @pytest.mark.slow
-def test_random_filters_on_rows():
+@pytest.mark.parametrize("many", [predicate_rows._MANY, 1], ids=["short lists", "long lists"])
+def test_random_filters_on_rows(monkeypatch, many):
+    monkeypatch.setattr(predicate_rows, "_MANY", many)
     draw = random.Random(SEED)
     rows = Rows(draw, 40)
     [batch] = rows.table.combine_chunks().to_batches()
@@ -99,6 +105,40 @@ def test_random_filters_on_rows():
         holds = RowFilter(normalize(filters), rows.table.schema).holds(batch)
         found = [row for row, is_there in enumerate(holds.to_pylist()) if is_there]
         assert found == rows.found(reference), f"seed {SEED}, filter {number}: {reference}"
+
+
+@pytest.mark.parametrize("is_text", [False, True], ids=["int64", "string"])
+@pytest.mark.parametrize("is_expression", [False, True], ids=["predicates", "expression"])
+def test_arrow_does_not_prepare_a_long_list_for_each_batch(monkeypatch, is_text, is_expression):
+    def as_stored(numbers):
+        return pa.array([f"{number}" if is_text and number is not None else number
+                         for number in numbers])
+
+    members = as_stored(range(0, 100_000, 7))
+    numbers = [None if number % 5 == 0 else number for number in range(80_000, 120_000)]
+    batch = pa.record_batch([as_stored(numbers)], ["n"]).slice(3)
+    expected = pc.is_in(batch.column(0), members)
+    filters = pc.field("n").isin(members) if is_expression else normalize(
+        [("n", "in", members.to_pylist())])
+    rows = RowFilter(filters, batch.schema)
+    monkeypatch.setattr(light_arrow, "is_in", None)
+    monkeypatch.setattr(expression_rows, "_evaluated", None)
+    assert rows.holds(batch).equals(expected) and expected.true_count == 2285
+
+
+@pytest.mark.parametrize("skip_nulls", [False, True])
+@pytest.mark.parametrize("members", [["x", None], [None], [], ["x", "y"], [1, None, 2], [0.0, None],
+                                     [math.nan], [-0.0]], ids=str)
+def test_values_in_a_list_are_those_of_arrow(members, skip_nulls):
+    is_float = any(isinstance(one, float) for one in members)
+    members = pa.array(members, None if any(members) or is_float else pa.string())
+    stored = pa.array(["x", None, "z"]) if pa.types.is_string(members.type) else pa.array(
+        [1, None, 3], members.type) if pa.types.is_integer(members.type) else pa.array(
+        [0.0, -0.0, None, math.nan])
+    expression = pc.is_in(pc.field("n"), members, skip_nulls=skip_nulls)
+    batch = pa.record_batch([stored], ["n"])
+    expected = pc.is_in(stored, members, skip_nulls=skip_nulls)
+    assert RowFilter(expression, batch.schema).holds(batch).equals(expected)
 
 
 def filterable(table: pa.Table) -> list[str]:
@@ -113,7 +153,7 @@ def written(table: pa.Table, mode="plain", filters=True, **options) -> tuple[byt
     sink = io.BytesIO()
     columns = filterable(table) if filters else ()
     write_table(table, sink, bloom_filters=dict.fromkeys(columns, True), encryption=encryption,
-                kms=kms, row_group_size=GROUP, **options)
+                keys=kms, row_group_size=GROUP, **options)
     return sink.getvalue(), keys
 
 
@@ -123,6 +163,7 @@ VARIANTS = [
 ]
 
 
+@sweep_where(lambda variant: variant not in (VARIANTS[0], VARIANTS[3]))
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_random_filters_on_files(variant):

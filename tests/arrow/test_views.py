@@ -9,6 +9,7 @@ import pytest
 
 from secure_bloom import ParquetFile, read_table, write_table
 from secure_bloom.arrow.views import filtered, taken, without_views
+from tests.cases import for_each
 
 TEXT, RAW = pa.string_view(), pa.binary_view()
 WORDS = ["a", "a text of more than twelve bytes", None, "", "ä"]
@@ -40,8 +41,8 @@ def written(table=TABLE, **options) -> bytes:
     return sink.getvalue()
 
 
-@pytest.mark.parametrize("column", COLUMNS)
-@pytest.mark.parametrize(("op", "value", "rows"), [
+@for_each("column", COLUMNS)
+@for_each(("op", "value", "rows"), [
     ("in", [1, 3], [1, 3]), ("<", 3, [0, 1, 2]), ("==", 9, []), (">=", 0, [0, 1, 2, 3, 4])])
 def test_views_are_read_where_another_column_is_filtered(column, op, value, rows):
     table = TABLE.select(["row", column])

@@ -16,6 +16,7 @@ NESTED = {"list": lambda value: [value] * 3, "empty": lambda value: [],
           "map": lambda value: [("k", value)], "struct": lambda value: [{"x": value}]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 def test_small_pages_of_lists_are_refused_or_keep_their_rows(version):
     """A row group of one row, which pyarrow loses behind an empty page."""

@@ -41,7 +41,7 @@ def states(result, number: int = 0) -> dict[str, str]:
 
 
 def good(path, encryption=SIGNED, **options):
-    write_table(TABLE, path, bloom_filters=dict.fromkeys(["ssn", "name", "city"], True), kms=KMS,
+    write_table(TABLE, path, bloom_filters=dict.fromkeys(["ssn", "name", "city"], True), keys=KMS,
                 encryption=encryption, row_group_size=40, **options)
     return path
 
@@ -162,7 +162,7 @@ def test_days_and_small_numbers_need_no_list_of_guesses(tmp_path):
     table = pa.table({"born": days, "age": pa.array(range(300), pa.int64())})
     encryption = EncryptionConfiguration("footer", {"pii": ["born", "age"]}, plaintext_footer=True)
     path = tmp_path / "a.parquet"
-    path.write_bytes(leaking_file(table, ["born", "age"], KMS, encryption=encryption, kms=KMS))
+    path.write_bytes(leaking_file(table, ["born", "age"], KMS, encryption=encryption))
     born, age = audit(path).findings
     assert "all 73,049 days from 1900 to 2099 were tried" in born.evidence[1]
     assert "all 1,000,000 numbers below one million were tried" in age.evidence[1]

@@ -213,6 +213,7 @@ def test_values_in_the_pointer_to_the_last_checkpoint(tmp_path):
     assert audit(tmp_path, KMS).ok
 
 
+@pytest.mark.slow
 def test_a_hostile_text_takes_no_longer_than_its_length(tmp_path):
     name = put(tmp_path, "a.parquet", **ENCRYPTED)
     for number, text in enumerate(("a" * 400_000, "length(" * 50_000, "'\"" * 200_000,
@@ -431,6 +432,7 @@ def test_many_tables_take_no_longer_than_their_files():
     assert {len(own) for own in found.values()} == {10} and not others
 
 
+@pytest.mark.slow
 def test_an_audit_survives_changed_bytes_of_a_log(tmp_path):
     name = put(tmp_path, "a.parquet", **ENCRYPTED)
     commit(tmp_path, 0, added(name, BOUNDS), {"commitInfo": {"operationParameters": {

@@ -16,6 +16,8 @@ from secure_bloom.auditing.iceberg_metadata import newest, read_definition, read
 from secure_bloom.auditing.iceberg_tables import iceberg_tables
 from tests.storage.avro_files import avro_file, binary, field, long
 
+pytestmark = pytest.mark.slow  # to import pyiceberg takes a second
+
 catalogs = pytest.importorskip("pyiceberg.catalog.sql")
 
 POLICY = Policy(footer_key="footer", columns={"ssn": "pii"})

@@ -9,6 +9,7 @@ from secure_bloom.cli.report import render_audit
 from secure_bloom.policy import Policy
 from tests.browser import is_in_order
 from tests.maintain.helpers import KMS, leaking
+from tests.tiers import sweep_where
 
 pytestmark = pytest.mark.slow
 
@@ -21,6 +22,7 @@ def show(open_page):
     return lambda result, width=1200: open_page(render_page(result), width)
 
 
+@sweep_where(lambda width: width == 360)
 @pytest.mark.parametrize("width", [360, 1200])
 def test_a_leak(show, tmp_path, width):
     (tmp_path / "data").mkdir()

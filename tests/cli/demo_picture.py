@@ -29,15 +29,16 @@ text{fill:var(--ink);font:15px system-ui,sans-serif}.head{font-weight:600;font-s
 
 
 def picture(story: Story) -> str:
-    """Draw a guess, a lookup, and a lookup with an index, as SVG with its own background."""
+    """Draw a guess, a lookup, one by pages, and one with an index, on a background."""
     bars = [part for chapter in story.chapters for part in chapter.parts if isinstance(part, Bars)]
     cells = next(part for chapter in story.chapters for part in chapter.parts
                  if isinstance(part, Cells))
-    leak, index = bars
+    pages, leak, index = bars
     marks = [_head(0, "An attacker without a key guesses", leak.title), *_bars(14, leak),
              _head(105, "Looking up one aircraft", str(cells)), *_cells(119, cells),
-             _head(188, "The same in one file for each day", index.title), *_bars(202, index)]
-    height = _TOP + 272
+             _head(188, "The same in one large row group", pages.title), *_bars(202, pages),
+             _head(293, "The same in one file for each day", index.title), *_bars(307, index)]
+    height = _TOP + 377
     return (f"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {_WIDTH} {height}\" "
             f"width=\"{_WIDTH}\" height=\"{height}\"><style>{_STYLE}</style>\n"
             f"<rect class=\"paper\" x=\".5\" y=\".5\" width=\"{_WIDTH - 1}\" "

@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import subprocess
 import sys
 
 import pyarrow as pa
@@ -261,10 +262,11 @@ def test_write_says_how_to_encrypt_and_how_to_do_without(tmp_path, csv, keyring)
     for options in ([], ["--keyring", keyring], ["--bloom", "ssn"]):
         result = run("write", csv, target, *options)
         assert result.exit_code == 2 and not target.exists()
-        assert "--keyring FILE --footer-key NAME" in result.stderr
+        assert "--keys FILE --sensitive col,col" in result.stderr
+        assert "--footer-key NAME" in result.stderr
         assert "--plaintext" in result.stderr
     result = run("write", csv, target, "--footer-key", "footer")
-    assert result.exit_code == 2 and "--keyring FILE or --kms URI" in result.stderr
+    assert result.exit_code == 2 and "--keys FILE or URI" in result.stderr
     assert run("write", csv, target, "--plaintext").exit_code == 0
     assert pq.read_table(target).num_rows == 3
 
@@ -295,7 +297,7 @@ def test_a_new_passphrase_needs_a_terminal(tmp_path):
     result = run("keyring", "create", tmp_path / "sealed.json", "--passphrase")
     assert result.exit_code == 4 and not (tmp_path / "sealed.json").exists()
     assert "no terminal to ask for a new passphrase" in result.stderr
-    assert "--kms" not in result.stderr
+    assert "--keys" not in result.stderr
 
 
 @pytest.mark.parametrize(("codec", "code"), [("zstd", 0), ("NONE", 0), ("bz3", 2)])
@@ -511,18 +513,30 @@ def test_help_and_version():
 
 def test_a_kms_by_its_uri(encrypted, keyring):
     at = ["probe", encrypted, "--column", "ssn", "--value", "012"]
-    assert run(*at, "--kms", f"keyring:{keyring}").exit_code == 0
-    assert run(*at, "--kms", f"keyring:{keyring}", "--keyring", keyring).exit_code == 2
-    assert run(*at, "--kms", "nokms:x").exit_code == 2
-    result = run(*at, "--kms", f"keyring:{keyring}.none")
+    for keys in (keyring, f"keyring:{keyring}"):
+        assert run(*at, "--keys", keys).exit_code == run(*at, "--keyring", keys).exit_code == 0
+    old = run(*at, "--kms", f"keyring:{keyring}")
+    assert old.exit_code == 2 and "--kms is called --keys now" in old.stderr
+    assert run(*at, "--keys", "nokms:x").exit_code == 2
+    result = run(*at, "--keys", f"keyring:{keyring}.none")
     assert result.exit_code == 4 and "keyring create" in result.stderr
+
+
+#: the command, in which new passphrases cost as little as in this process
+_COMMAND = """
+import functools
+from secure_bloom.cli import main
+from secure_bloom.keys.keyring_file import SealingKey
+SealingKey.make = staticmethod(functools.partial(SealingKey.make, n=2**10))
+main()
+"""
 
 
 def on_terminal(*arguments, answers) -> tuple[int, str]:
     """Run the command with a terminal, and answer what it asks for."""
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execv(sys.executable, [sys.executable, "-m", "secure_bloom", *map(str, arguments)])
+        os.execv(sys.executable, [sys.executable, "-c", _COMMAND, *map(str, arguments)])
     shown = b""
     for answer in answers:
         while not shown.endswith(b": "):  # the blank comes when it listens
@@ -551,7 +565,7 @@ def test_a_passphrase_is_asked_for_on_the_terminal(tmp_path, csv):
     assert result.exit_code == 4 and "passphrase-file=" in result.stderr
     secret.write_text("SECRET 2\n")
     secret.chmod(0o600)
-    kms = ["--kms", f"keyring:{ring}?passphrase-file={secret}", "--footer-key", "footer"]
+    kms = ["--keys", f"keyring:{ring}?passphrase-file={secret}", "--footer-key", "footer"]
     assert run("write", csv, tmp_path / "x.parquet", *kms).exit_code == 0
     assert on_terminal("inspect", tmp_path / "x.parquet", "--keyring", ring,
                        answers=["SECRET 2"])[0] == 0
@@ -638,9 +652,39 @@ def test_warmup_refuses_unknown_kernels(monkeypatch, choose_again):
     assert result.exit_code == 2 and "it can be built, numpy, numba" in result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_warmup_compiles_with_numba_if_it_is_chosen(monkeypatch, choose_again):
     monkeypatch.setenv("SECURE_BLOOM_KERNELS", "numba")
     result = run("warmup")
     assert result.exit_code == 0, result.stderr
     assert re.fullmatch(r"numba: 12 kernels in /\S+\n", result.stdout)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has /dev/full")
+def test_a_full_disk_below_the_output_is_a_message():
+    for words in (["--help"], ["--version"], ["doctor", "--help"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([sys.executable, "-m", "secure_bloom", *words], stdout=full,
+                                  stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 3
+        assert done.stderr.startswith("secure-bloom: error: ") and done.stderr.count("\n") == 1
+
+
+def test_another_pipe_that_breaks_is_an_error(monkeypatch):
+    def fail(*_):
+        raise BrokenPipeError("the KMS has ended the connection")
+    monkeypatch.setattr("secure_bloom.cli.doctor._spark", fail)
+    done = CliRunner().invoke(main, ["doctor"])
+    assert done.exit_code == 3 and "the KMS has ended" in done.stderr
+
+
+def test_a_reader_that_has_enough_causes_no_message(tmp_path):
+    secure_bloom.write_table(pa.table({"a": [1]}), tmp_path / "x.parquet")
+    file = str(tmp_path / "x.parquet")
+    for words in (["inspect", file], ["inspect", "--json", file], ["--help"]):
+        with subprocess.Popen([sys.executable, "-m", "secure_bloom", *words],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            process.stdout.close()
+            process.stdout = None
+            assert process.communicate()[1] == b""
+        assert process.returncode == 141

@@ -30,7 +30,7 @@ def folder(tmp_path):
     keyring = Keyring.create(tmp_path / "keys.json")
     keyring.add("footer")
     keyring.add("pii")
-    secure_bloom.write_table(TABLE, tmp_path / "good.parquet", row_group_size=150, kms=keyring,
+    secure_bloom.write_table(TABLE, tmp_path / "good.parquet", row_group_size=150, keys=keyring,
                              bloom_filters={"ssn": True, "city": True}, encryption=CONFIG)
     secure_bloom.write_table(TABLE, tmp_path / "full.parquet",
                              bloom_filters={"ssn": BloomFilterOptions(max_bytes=32)})
@@ -67,6 +67,8 @@ def test_missing_keys_have_a_code_of_their_own(folder):
     assert result.exit_code == 4
     assert "2: the column is encrypted; pass keys" in result.stdout
     assert run(folder / "good.parquet", "--column", "city").exit_code == 0
+    result = run(folder / "good.parquet", "--require-encryption", "ssn", "--json")
+    assert result.exit_code == 4 and not json.loads(result.stdout)["ok"]
 
 
 def test_an_error_counts_more_than_a_missing_key(folder, changed):
@@ -116,7 +118,7 @@ def test_many_findings_are_cut_off_in_text_only(folder):
                              bloom_filters={"ssn": BloomFilterOptions(max_bytes=32)})
     data = path.read_bytes().replace(b"\x15\x40\x1c", b"\x15\x40\x1b")  # in every header
     path.write_bytes(data)
-    assert "... and 10 more: see --json" in run(path).stdout
+    assert "  ... and 10 more findings: see --json" in run(path).stdout
     assert len(json.loads(run(path, "--json").stdout)["files"][0]["findings"]) == 30
 
 

@@ -1,6 +1,7 @@
 """CSV files: types that lose no character, compression, delimiters, and errors without values."""
 
 import csv
+import datetime
 import gzip
 import math
 import os
@@ -13,13 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from secure_bloom.cli import convert, csv_file, main
 from secure_bloom.cli.csv_file import CsvFile
 from secure_bloom.errors import ColumnError, FormatError, UnsupportedError
 from secure_bloom.storage.rewrite import ChangedMeanwhileError
+from tests.cases import for_each
+from tests.support import examples
 
 
 def read(path, **options) -> pa.Table:
@@ -37,7 +40,7 @@ def of(tmp_path, texts, *, more_columns=0) -> pa.ChunkedArray:
     return read(path)["a"]
 
 
-@pytest.mark.parametrize("texts", [
+@for_each("texts", [
     ["078051120"], ["+1"], ["1.10"], ["1e3"], ["1E5"], ["NaN"], ["NULL"], ["null"], ["NA"], ["N/A"],
     ["Infinity"], ["Inf"], ["-nan"], ["1,5"], ["0x10"], ["1_000"], [".5"], ["5."],
     ["00"], ["01"], ["-01"], ["1.0", "1"], ["0.5", "1e-05", "0.00001"], ["1.5e-05x"],
@@ -53,7 +56,7 @@ def of(tmp_path, texts, *, more_columns=0) -> pa.ChunkedArray:
     ["2400-01-01 00:00:00.000000001"],
     ["12:30"], ["12:30:00.5"], ["24:00:00"], ["12:30:60"], ["1:30:00"],
     [" 1"], ["1 "], [" "], ["\t1"], ["1\n"], [" true"], [" 2020-01-01"], ["1", "x"], ["1", "", "y"],
-], ids=repr)
+])
 def test_what_would_not_come_back_as_the_same_characters_stays_text(tmp_path, texts):
     column = of(tmp_path, texts)
     assert column.type == pa.string()
@@ -164,7 +167,7 @@ def _columns(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@examples(150)
 @given(columns=_columns(), delimiter=st.sampled_from(",;\t|"), block=st.sampled_from([600, 2**20]),
        quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]), data=st.data())
 def test_whatever_the_csv_module_writes_comes_back_as_the_same_characters(
@@ -382,3 +385,29 @@ def test_progress_goes_over_both_passes(tmp_path, monkeypatch):
     read(path, advance=fractions.append)
     assert fractions == sorted(fractions) and fractions[0] < 0.3 and fractions[-1] == 1
     assert any(0.45 < fraction < 0.55 for fraction in fractions)
+
+
+def test_columns_get_the_types_that_are_named(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text('price,born,zip,a:b,n\n1.15,2024-01-31,007,1,5\n,,008,2,6\n')
+    target = tmp_path / "x.parquet"
+
+    def write(*options):
+        return CliRunner().invoke(main, ["write", str(path), str(target), "--plaintext",
+                                         "--overwrite", *options])
+
+    done = write("--types", "price:decimal(10, 2), born:DATE,zip:bigint,a:b:double")
+    assert done.exit_code == 0 and "decimal128(10, 2)" in done.output
+    assert pq.read_table(target).to_pylist() == [
+        {"price": Decimal("1.15"), "born": datetime.date(2024, 1, 31), "zip": 7, "a:b": 1.0,
+         "n": 5}, {"price": None, "born": None, "zip": 8, "a:b": 2.0, "n": 6}]
+    target.unlink()
+    done = write("--types", "price:decimal(3,1)")
+    assert done.exit_code == 2 and "column price: not all of its values" in done.stderr
+    assert "1.15" not in done.stderr and not target.exists()
+    for types, words in (("prise:date", "did you mean 'price'"), ("price:money", "types are"),
+                         ("price", "expected"), ("n:int,n:date", "two types"),
+                         ("n:decimal(39,1)", "no type"), ("n:decimal(2,3)", "no type")):
+        done = write("--types", types)
+        assert done.exit_code == 2 and words in done.stderr, types
+    assert "omit one" in write("--types", "n:int", "--text", "n").stderr

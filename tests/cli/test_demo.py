@@ -45,7 +45,7 @@ def told(tmp_path_factory):
     return Told(story, printed.getvalue(), folder)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("line", [
     "336,776 flights", "1 of 34 row groups read", "AS 21 from EWR to SEA",
     "10,000 of 336,776 rows were decrypted. A full scan finds the same 1 flight.",
@@ -55,7 +55,7 @@ def test_the_tour_tells_what_it_promises(told, line):
     assert line in " ".join(told.output.split())
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_the_files_of_the_tour_are_what_it_says(told):
     keyring = Keyring(told.folder / "keyring.json")
     with ParquetFile(told.folder / "flights.parquet", keyring) as file:
@@ -64,9 +64,9 @@ def test_the_files_of_the_tour_are_what_it_says(told):
     assert not secure_bloom.audit(told.folder / "leak.parquet").findings
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_guesses_are_confirmed_before_sealing_only(told):
-    [leak, index] = [part for chapter in told.story.chapters for part in chapter.parts
+    [pages, leak, index] = [part for chapter in told.story.chapters for part in chapter.parts
                      if isinstance(part, Bars)]
     leaking, sealed = leak.bars
     flown = {number for number in tour.load("flights.csv.zip")["tailnum"].unique().to_pylist()
@@ -74,15 +74,17 @@ def test_guesses_are_confirmed_before_sealing_only(told):
     assert f"{len(flown)} of them did fly" in " ".join(told.output.split())
     assert len(flown) < leaking.value < 2 * len(flown) and sealed.value == 0
     assert [bar.value for bar in index.bars] == [365, 1]
+    everything, read = [bar.value for bar in pages.bars]
+    assert 17 < read < 40 < 300 < everything  # 17 of tail numbers, and one of each other column
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_the_picture_of_the_readme_shows_what_the_tour_has_told(told):
     """``python -m tests.cli.demo_picture`` draws it again."""
     assert picture(told.story) == PICTURE.read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("colors", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1200])
 def test_the_page_of_the_tour(told, open_page, width, colors):
@@ -99,13 +101,14 @@ def test_the_page_of_the_tour(told, open_page, width, colors):
         assert one.locator(".protected").count() == 1
         assert one.locator("rect >> nth=-1").bounding_box()["width"] > 4
     bars = page.locator("svg.bar rect:not(.track)")
-    widths = [bar.bounding_box()["width"] for bar in bars.all()[:4]]
+    widths = [bar.bounding_box()["width"] for bar in bars.all()[2:6]]
     full = page.locator("svg.bar").first.bounding_box()["width"]
     assert widths[0] == widths[2] == pytest.approx(full, abs=1) and widths[1] == 0 < widths[3] < 5
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert paper == ("rgb(255, 255, 255)" if colors == "light" else "rgb(20, 24, 30)")
 
 
+@pytest.mark.slow  # it starts a browser
 def test_names_are_text_on_the_page(open_page):
     hostile = "<script>document.title='owned'</script>&<b>"
     story = Story(1)
@@ -126,6 +129,7 @@ def few_flights(monkeypatch):
     return flights
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 def test_the_demo_runs_a_second_time_in_the_same_folder(tmp_path, few_flights):
     for _ in range(2):
@@ -143,12 +147,12 @@ def test_parts_that_need_what_is_not_installed_are_skipped(tmp_path, few_flights
     done = CliRunner().invoke(main, ["demo", "--output", str(tmp_path)], catch_exceptions=False)
     assert done.exit_code == 0
     assert "Skipped: DuckDB is not installed. Run: pip install duckdb" in done.stdout
-    assert "Skipped: PySpark is not installed" in done.stdout and "[spark]" in done.stdout
+    assert "Skipped: PySpark is not installed. Run: pip install 'pyspark" in done.stdout
     assert "A search finds 0 rows" in " ".join(done.stdout.split())
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_the_part_with_spark(tmp_path):
     """In a process of its own, because it ends its session."""
     code = f"""
@@ -168,6 +172,7 @@ tour.run(Path({str(tmp_path)!r}))
     assert "Found by Spark: AS 21 from EWR to SEA" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("no_color, styled", [("", True), ("1", False)])
 def test_no_color_is_honoured(monkeypatch, no_color, styled):
     monkeypatch.setattr(tour, "run", lambda *_, **__: click.secho("a title", bold=True))

@@ -73,15 +73,10 @@ def test_a_kms_that_returns_another_key_is_a_problem():
     assert finding.state == "problem" and "another key" in finding.detail
 
 
-@pytest.mark.parametrize("option", [["--keyring", "none.json"], ["--kms", "nowhere:x"]])
+@pytest.mark.parametrize("option", [["--keys", "none.json"], ["--keys", "nowhere:x"]])
 def test_a_kms_of_an_option_that_cannot_be_opened_is_a_problem(option):
     code, found = run(*option)
     assert code == 1 and option[1][:7] in found["keys"]["detail"]
-
-
-def test_two_options_for_the_kms_are_wrong_usage():
-    arguments = ["doctor", "--json", "--keyring", "none.json", "--kms", "nowhere:x"]
-    assert CliRunner().invoke(main, arguments).exit_code == 2
 
 
 @pytest.mark.parametrize("error", [ValueError("odd"), OSError("odd"), RuntimeError()], ids=repr)

@@ -89,7 +89,7 @@ def test_reports_have_hashes_in_place_of_values(lake, tmp_path):
     assert done.exit_code == 0, done.output
     report = json.loads((tmp_path / "report.json").read_text())
     assert json.loads(done.stdout) == report
-    assert report["is_complete"] and report["rows_removed"] == 1
+    assert report["ok"] and report["rows_removed"] == 1
     # printf p7 | openssl dgst -sha256 -hmac secretsecretsecret
     assert report["values"] == [{"hash": hmac.digest(b"secret" * 3, b"p7", hashlib.sha256).hex(),
                                  "found": 1}]

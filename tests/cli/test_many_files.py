@@ -46,9 +46,14 @@ def test_inspect(people, way):
     result = run("inspect", *paths)
     assert result.exit_code == 0 and result.stderr == ""
     for day in (1, 2):
-        assert f"{people}/day={day}/a.parquet\n  20 rows in 2 row groups" in result.stdout
+        [line] = [line for line in result.stdout.splitlines() if f"{people}/day={day}" in line]
+        assert line.startswith(f"{people}/day={day}/a.parquet: 20 rows in 2 row groups; encr")
+        assert line.endswith("; 2 Bloom filters")
     assert result.stdout.splitlines()[-1].startswith(
         "2 files, 2 encrypted, 0 failed: 40 rows in 4 row groups, 4 Bloom filters of ")
+    details = run("inspect", *paths, "--details").stdout
+    assert f"{people}/day=1/a.parquet\n  20 rows in 2 row groups" in details
+    assert details.splitlines()[-1] == result.stdout.splitlines()[-1]
     result = json.loads(run("inspect", *paths, "--json").stdout)
     single = run("inspect", people / "day=2" / "a.parquet", "--json").stdout
     assert result["files"][1] == json.loads(single)

@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TEXT = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text()
 
 
+@pytest.mark.sweep
 def test_examples(tmp_path):
     blocks = re.findall(r"```(python|text)\n(.*?)```", TEXT, re.DOTALL)
     programs = [code for language, code in blocks if language == "python"]

@@ -19,6 +19,8 @@ from secure_bloom.errors import AuthenticationError, FormatError, KeyNotFoundErr
 from secure_bloom.keys import IcebergKeys, InMemoryKms
 from tests.storage.avro_files import binary, long
 
+pytestmark = pytest.mark.slow  # to import pyiceberg takes a second
+
 catalogs = pytest.importorskip("pyiceberg.catalog.sql")
 from pyiceberg import manifest  # noqa: E402
 from pyiceberg.manifest import write_manifest, write_manifest_list  # noqa: E402

@@ -23,6 +23,8 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys import NO_KEYS, InMemoryKms, Keyring
 from secure_bloom.pruning import operands, statistics
+from secure_bloom.reading.open_file import OpenFile
+from secure_bloom.reading.row_groups import prune
 from secure_bloom.sbbf import probes
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from tests.missing_keys import forget_warnings
@@ -56,8 +58,8 @@ def people(tmp_path, keys):
 
 def damage(path, value: str, keys) -> None:
     """Flip a bit in the pages of the row group that holds a value, and keep the rest."""
-    with secure_bloom.ParquetFile(path, keys) as file:
-        [group] = file.prune([("ssn", "==", value)])
+    with OpenFile(path, keys) as file:
+        [group] = prune(file, [("ssn", "==", value)])
         [chunk] = [chunk for chunk in file.footer.column_chunks()
                    if chunk.row_group == group and chunk.column.path == "ssn"]
         start = pq.ParquetFile(path, decryption_properties=file.arrow_access().properties) \
@@ -242,6 +244,7 @@ def counting(monkeypatch, module, name: str) -> list[int]:
     return calls
 
 
+@pytest.mark.slow
 def test_a_million_values_are_hashed_once_for_all_files(people, keys, monkeypatch):
     values = [f"x{number}" for number in range(MILLION - 1)] + ["2-399"]
     hashed = counting(monkeypatch, probes, "hash_values")
@@ -262,6 +265,7 @@ def test_a_million_values_are_hashed_once_for_all_files(people, keys, monkeypatc
     assert checked < 12 * 100_000  # 12 filters; each is asked until one value may be there
 
 
+@pytest.mark.slow
 def test_the_same_rows_are_found_with_few_and_with_many_values(people, keys):
     wanted = [f"{day}-{number:03}" for day in range(3) for number in random.sample(range(ROWS), 20)]
     one_by_one = pa.concat_tables([secure_bloom.find(people, "ssn", value, keys)
@@ -282,6 +286,7 @@ def test_long_lists_find_values_that_filters_cannot_or_can_hardly_answer_for(tmp
     assert secure_bloom.find(tmp_path, "x", [*range(100, 150), wanted]).num_rows == 1
 
 
+@pytest.mark.slow
 def test_long_lists_are_skipped_by_statistics_and_by_filters(people, keys):
     def explained(values) -> tuple[int, int, int]:
         groups = secure_bloom.dataset(people, keys).explain([("ssn", "in", values)]).row_groups

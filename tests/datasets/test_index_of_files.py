@@ -14,6 +14,7 @@ from secure_bloom.errors import UnsupportedError
 from secure_bloom.index import update
 from secure_bloom.storage.files import Source
 from tests.datasets.people import KMS, rows_of, write_file, write_people
+from tests.storage.objects import Objects, new_objects
 from tests.storage.s3 import BUCKET
 
 FILES = 6
@@ -137,13 +138,13 @@ def test_single_files_have_no_index(people):
         secure_bloom.dataset(path, KMS, index="require")
 
 
-def test_an_object_store(s3, tmp_path):
-    folder, filesystem = f"{BUCKET}/{tmp_path.name}", s3.filesystem_of()
+def test_an_object_store():
+    folder, filesystem = f"{BUCKET}/t", Objects(new_objects())
     for file in range(3):
         secure_bloom.write_dataset(rows_of(file).select(["ssn", "n"]), folder, mode="append",
-                                   index="ssn", encryption=secure_bloom.EncryptionConfiguration(
-                                       "footer", {"pii": ["ssn"]}), keys=KMS,
-                                   filesystem=filesystem)
+                                   index_columns="ssn", keys=KMS, filesystem=filesystem,
+                                   encryption=secure_bloom.EncryptionConfiguration(
+                                       "footer", {"pii": ["ssn"]}))
     paths = secure_bloom.dataset(folder, KMS, filesystem=filesystem).files
     for source in (paths, f"{folder}/*.parquet"):
         data = secure_bloom.dataset(source, KMS, filesystem=filesystem, index="require")

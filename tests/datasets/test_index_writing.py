@@ -13,13 +13,14 @@ from secure_bloom.index import Index, build, column_segments, written_hashes
 from secure_bloom.index import writing as indexing
 from secure_bloom.keys import InMemoryKms, KeyEncryptionKeys
 from tests.datasets.people import ENCRYPTION, KMS, rows_of
+from tests.storage.objects import Objects, new_objects
 from tests.storage.s3 import BUCKET
 
 SSN = "000000", "007919"  # in the first file
 
 
 def write(folder, file=0, *, mode="append", index="ssn", **options):
-    return secure_bloom.write_dataset(rows_of(file), folder, mode=mode, index=index, **{
+    return secure_bloom.write_dataset(rows_of(file), folder, mode=mode, index_columns=index, **{
         "encryption": ENCRYPTION, "keys": KMS, "row_group_size": 60} | options)
 
 
@@ -50,9 +51,17 @@ def test_row_groups_are_those_of_the_files(tmp_path):
     assert [list(one.values()) for one in found] == [[[row // 60]] for row in range(200)]
 
 
+def test_an_index_has_the_key_of_the_group_of_its_column(tmp_path):
+    encryption = secure_bloom.EncryptionConfiguration("footer", {"pii": ["part"]})
+    write(tmp_path / "t", index="part.y", encryption=encryption)
+    assert known(tmp_path / "t", "y1", "part.y")[1] == 0
+    assert Index.open(tmp_path / "t", KMS).verify(None).ok
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [
     {"partition_by": "n", "max_rows_per_file": 7}, {"max_rows_per_file": 30},
-    {"bloom_filters": ["ssn"]}, {"bloom_filters": True, "index": ["ssn", "part.y"]}])
+    {"bloom_filters": ["ssn"]}, {"bloom_filters": True, "index_columns": ["ssn", "part.y"]}])
 def test_other_ways_to_write(tmp_path, options, monkeypatch):
     def reads(*args):
         raise AssertionError("the values were read from the file")
@@ -61,10 +70,11 @@ def test_other_ways_to_write(tmp_path, options, monkeypatch):
     data = rows_of(0).set_column(1, "n", pa.array([row // 20 for row in range(200)]))
     encryption = secure_bloom.EncryptionConfiguration("footer", {"pii": ["ssn", "part.y"]})
     secure_bloom.write_dataset(data, tmp_path / "t", **{
-        "index": "ssn", "encryption": encryption, "keys": KMS, "row_group_size": 6} | options)
+        "index_columns": "ssn", "encryption": encryption, "keys": KMS,
+        "row_group_size": 6} | options)
     monkeypatch.undo()
     assert known(tmp_path / "t") == (1, 0)
-    for column in ["ssn", "part.y"] if "part.y" in options.get("index", ()) else ["ssn"]:
+    for column in ["ssn", "part.y"] if "part.y" in options.get("index_columns", ()) else ["ssn"]:
         assert known(tmp_path / "t", "y1", column)[1] == 0
     assert Index.open(tmp_path / "t", KMS).verify(None).ok
 
@@ -76,6 +86,7 @@ def test_files_that_an_overwrite_replaces_are_not_found(tmp_path):
     assert known(tmp_path / "t", rows_of(1)["ssn"][7].as_py()) == (1, 0)
 
 
+@pytest.mark.slow
 def test_the_files_of_a_task_share_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(indexing, "_BUDGET", 24 * 500)
     most, original = [], written_hashes.WrittenHashes.spill
@@ -87,8 +98,8 @@ def test_the_files_of_a_task_share_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(written_hashes.WrittenHashes, "spill", spill)
     data = pa.concat_tables(map(rows_of, range(8)))
     data = data.set_column(1, "n", pa.array([row % 5 for row in range(1600)]))
-    secure_bloom.write_dataset(data, tmp_path / "t", index="ssn", encryption=ENCRYPTION, keys=KMS,
-                               partition_by="n", row_group_size=20)
+    secure_bloom.write_dataset(data, tmp_path / "t", index_columns="ssn",
+                               encryption=ENCRYPTION, keys=KMS, partition_by="n", row_group_size=20)
     assert most and max(most) <= 500
     assert Index.open(tmp_path / "t", KMS).verify(None).values == 1600
     assert Index.open(tmp_path / "t", KMS).verify(None).ok
@@ -100,8 +111,8 @@ def test_values_that_could_not_be_collected_are_read_from_the_file(tmp_path, mon
     assert known(tmp_path / "t") == (1, 0)
 
 
-def test_an_object_store(s3, tmp_path):
-    path, filesystem = f"{BUCKET}/{tmp_path.name}", s3.filesystem_of()
+def test_an_object_store():
+    path, filesystem = f"{BUCKET}/t", Objects(new_objects())
     for file in range(2):
         write(path, file, filesystem=filesystem)
     index = Index.open(path, KMS, filesystem=filesystem)
@@ -145,7 +156,7 @@ def test_an_index_needs_a_kms(tmp_path):
 
 @pytest.mark.parametrize(("where", "name"), [
     (indexing.SegmentMaker, "add"), (indexing.SegmentMaker, "write"),
-    (indexing, "publish_segments"), (indexing, "ParquetFile"), (indexing, "merge_tiers")])
+    (indexing, "publish_segments"), (indexing, "OpenFile"), (indexing, "merge_tiers")])
 def test_whatever_fails_the_files_are_visible_and_uncovered(tmp_path, monkeypatch, caplog, where,
                                                             name):
     def fails(*args, **options):
@@ -168,8 +179,8 @@ def test_a_write_that_fails_publishes_nothing(tmp_path):
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        secure_bloom.write_dataset(batches(), tmp_path / "t", index="ssn", encryption=ENCRYPTION,
-                                   keys=KMS, max_rows_per_file=10)
+        secure_bloom.write_dataset(batches(), tmp_path / "t", index_columns="ssn",
+                                   encryption=ENCRYPTION, keys=KMS, max_rows_per_file=10)
     assert Index.open(tmp_path / "t", KMS).column("ssn").segments == []
     assert not list((tmp_path / "t" / "_index").rglob("*.seg"))
 
@@ -193,8 +204,8 @@ def test_values_of_a_file_that_was_not_finished_are_discarded(tmp_path, monkeypa
 
     monkeypatch.setattr(indexing, "WrittenHashes", Written)
     with pytest.raises(ZeroDivisionError):
-        secure_bloom.write_dataset(batches(), tmp_path / "t", index="ssn", encryption=ENCRYPTION,
-                                   keys=KMS, row_group_size=10)
+        secure_bloom.write_dataset(batches(), tmp_path / "t", index_columns="ssn",
+                                   encryption=ENCRYPTION, keys=KMS, row_group_size=10)
     assert len(opened) == 1 and set(opened) == set(closed)
 
 
@@ -217,6 +228,7 @@ def test_files_under_another_master_key_than_the_index_are_uncovered(tmp_path, c
     assert known(tmp_path / "t", keys=keys) == (1, 1)
 
 
+@pytest.mark.slow
 def test_many_small_writes_leave_few_segments(tmp_path):
     for file in range(10):
         write(tmp_path / "t", file)

@@ -4,7 +4,8 @@ import pyarrow as pa
 import pytest
 
 import secure_bloom
-from secure_bloom.datasets import folder, lookup, reading
+from secure_bloom.datasets import folder, lookup
+from secure_bloom.datasets import table as read_at_once
 from secure_bloom.errors import ChangedMeanwhileError
 from secure_bloom.index import Index, build, index
 from tests.index.helpers import KMS, age, write
@@ -43,14 +44,13 @@ def test_a_folder_is_read(table, use_of_index):
 
 
 @pytest.mark.parametrize(("module", "name", "path", "use_of_index"), [
-    (reading.ParquetFile, "read", "2.parquet", "off"),
-    (folder, "_read_folder", "", "off"), (folder, "_read_indexed", "", "auto")])
+    (read_at_once, "read_rows", "2.parquet", "off"),
+    (folder, "_read", "", "off"), (folder, "_read", "", "auto")])
 def test_a_read_is_tried_again(table, monkeypatch, module, name, path, use_of_index):
     done = []
     attempt = failing_once(getattr(module, name), done)
     monkeypatch.setattr(module, name, attempt)
-    for loop in ("OtherFilesError", "OutdatedError"):
-        monkeypatch.setattr(folder, loop, ChangedMeanwhileError)
+    monkeypatch.setattr(folder, "OutdatedError", ChangedMeanwhileError)
     rows = secure_bloom.read_table(table / path, KMS, filters=filters(), index=use_of_index)
     assert rows["ssn"].to_pylist() == (["v2"] if path else VALUES) and len(done) == 1
 

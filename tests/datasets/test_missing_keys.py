@@ -404,6 +404,7 @@ def test_values_that_do_not_fit_beside_a_masked_column(folder):
         masking(folder, schema=schema).to_table()
 
 
+@pytest.mark.slow
 def test_a_data_set_masks_in_another_process(folder, tmp_path):
     keyring = Keyring.create(tmp_path / "_keys.json")
     for name, key in KEYS.items():

@@ -10,16 +10,8 @@ import pytest
 import secure_bloom
 from secure_bloom.errors import ChangedMeanwhileError
 from tests.datasets.people import ENCRYPTION, KMS, ROW_GROUP, rows_of
-from tests.storage.s3 import BUCKET, S3Server
-
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def server():
-    server = S3Server()
-    yield server
-    server.stop()
+from tests.storage.objects import Objects, new_objects
+from tests.storage.s3 import BUCKET
 
 
 def upload(filesystem, path: str, table: pa.Table) -> None:
@@ -27,18 +19,18 @@ def upload(filesystem, path: str, table: pa.Table) -> None:
                              bloom_filters=True, encryption=ENCRYPTION, keys=KMS)
 
 
-@pytest.fixture
-def place(server):
-    """The filesystem, and a folder with three files."""
-    filesystem, folder = server.filesystem_of(), f"{BUCKET}/{uuid.uuid4()}"
+def fill(filesystem) -> str:
+    """Write three files to a folder, and return it."""
+    folder = f"{BUCKET}/{uuid.uuid4()}"
     for number in range(3):
         upload(filesystem, f"{folder}/day={number % 2}/{number}.parquet", rows_of(number))
-    return filesystem, folder
+    return folder
 
 
-def test_folders_patterns_and_uris(server, place):
-    filesystem, folder = place
-    uri = server.uri(folder.removeprefix(f"{BUCKET}/"))
+def test_folders_patterns_and_uris(s3):
+    filesystem = s3.filesystem_of()
+    folder = fill(filesystem)
+    uri = s3.uri(folder.removeprefix(f"{BUCKET}/"))
     for dataset in (secure_bloom.dataset(folder, KMS, filesystem=filesystem),
                     secure_bloom.dataset(f"{folder}/*/*.parquet", KMS, filesystem=filesystem),
                     secure_bloom.dataset(uri, KMS)):
@@ -48,8 +40,9 @@ def test_folders_patterns_and_uris(server, place):
         assert dataset.report.row_groups.read == 1
 
 
-def test_a_replaced_object_is_read_in_its_new_version_or_not_at_all(place):
-    filesystem, folder = place
+def test_a_replaced_object_is_read_in_its_new_version_or_not_at_all():
+    filesystem = Objects(new_objects())
+    folder = fill(filesystem)
     dataset = secure_bloom.dataset(folder, KMS, filesystem=filesystem)
     upload(filesystem, f"{folder}/day=0/0.parquet", rows_of(9))
     assert dataset.count_rows(pc.field("n") >= 1800) == 200

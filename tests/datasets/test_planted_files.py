@@ -96,6 +96,7 @@ def test_something_else_is_named_like_the_folder_of_indexes(people, make):
         secure_bloom.index.build(people, "ssn", KMS)
 
 
+@pytest.mark.slow
 def test_content_of_a_manifest_does_not_grow_when_it_is_parsed():
     hostile = b'{"segments": [' + b"[]," * 1_000_000 + b"[]]}"
     for parse in (Body.from_json, lambda data: StoredManifest.parse(data, 1)):

@@ -68,22 +68,24 @@ def by_find(folder, options):
     return secure_bloom.find(folder, "ssn", [SSN], keys=KMS, **options).num_rows
 
 
-WAYS = [by_read_table, by_dataset, by_duckdb, by_find]
+WAYS_AND_INDEXES = [(by_read_table, "auto"), (by_dataset, "auto"), (by_duckdb, "auto"),
+                    (by_find, "auto"), (by_read_table, "off"), (by_find, "require")]
 
 
 def check_nothing_is_missed(folder, requirements=REQUIREMENTS, rows=1):
     """With an index, there are as many rows as without; or an error if it is required."""
     for requirement in requirements:
-        for way in WAYS:
-            for index in ("off", "auto", "require"):
-                refusals = [SecureBloomError] if index == "require" else []
-                options = {"index": index, "require_encryption": requirement}
-                column_index._opened.clear()
-                with warnings.catch_warnings(), contextlib.suppress(*refusals):
-                    warnings.simplefilter("ignore", IndexWarning)
-                    assert way(folder, options) == rows, (way, options)
+        for way, index in WAYS_AND_INDEXES:
+            refusals = [SecureBloomError] if index == "require" else []
+            name = "policy" if requirement is POLICY else "require_encryption"
+            options = {"index": index, name: requirement}
+            column_index._opened.clear()
+            with warnings.catch_warnings(), contextlib.suppress(*refusals):
+                warnings.simplefilter("ignore", IndexWarning)
+                assert way(folder, options) == rows, (way, options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("over", [False, True])
 @pytest.mark.parametrize("master_key", [None, "other"])
 def test_an_index_under_another_key_than_the_column_is_not_used(people, master_key, over):
@@ -101,6 +103,7 @@ def test_an_index_under_another_key_than_the_column_is_not_used(people, master_k
     assert "1.parquet" in found.uncovered and found.row_groups == [{}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("master_key", [None, "other"])
 def test_files_of_an_attacker_do_not_vouch_for_an_index(people, master_key):
     """They are where listings look, and where they do not."""
@@ -116,6 +119,7 @@ def test_files_of_an_attacker_do_not_vouch_for_an_index(people, master_key):
     check_nothing_is_missed(people, [["ssn"]])
 
 
+@pytest.mark.slow
 def test_no_index_is_believed_which_files_there_are_if_all_must_be_encrypted(people):
     """An exclusive one says so; it may be an old one, with the generation of its time."""
     secure_bloom.write_dataset(pa.table({"ssn": ["00000077"], "city": ["Oslo"]}), people,
@@ -127,6 +131,7 @@ def test_no_index_is_believed_which_files_there_are_if_all_must_be_encrypted(peo
     check_nothing_is_missed(people, rows=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("master_key", [None, "other"])
 def test_an_index_of_one_column_cannot_say_that_files_lack_another(people, master_key):
     column = "city"
@@ -136,6 +141,7 @@ def test_an_index_of_one_column_cannot_say_that_files_lack_another(people, maste
     check_nothing_is_missed(people)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("tags", [True, False])
 def test_files_that_exchange_their_content_are_not_covered(people, monkeypatch, overwrite, tags):
@@ -163,6 +169,7 @@ def test_files_that_exchange_their_content_are_not_covered(people, monkeypatch, 
     check_nothing_is_missed(people, [None, *REQUIREMENTS] if tags else REQUIREMENTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["retimed", "padded", "overwritten"])
 @pytest.mark.parametrize("tags", [True, False])
 def test_an_older_index_put_back_misses_no_value_of_a_newer_file(people, tmp_path, monkeypatch, how,

@@ -1,5 +1,6 @@
 """Folders as one table."""
 
+import gc
 import os
 
 import pyarrow as pa
@@ -8,7 +9,15 @@ import pytest
 
 import secure_bloom
 from secure_bloom.datasets import folder as reading
-from secure_bloom.errors import FormatError, UnknownColumnError, UnsupportedError
+from secure_bloom.datasets import scan
+from secure_bloom.errors import (
+    AuthenticationError,
+    FormatError,
+    UnknownColumnError,
+    UnsupportedError,
+)
+from secure_bloom.reading import row_groups
+from secure_bloom.reading.row_groups import prune_row_groups
 from secure_bloom.storage.visibility import data_files
 
 
@@ -66,10 +75,10 @@ def people(folder, name, **columns):
     secure_bloom.write_table(rows, folder / name, bloom_filters={"id": True})
 
 
-@pytest.mark.parametrize("files", [1, 3, reading._AHEAD, reading._AHEAD + 1, 2 * reading._AHEAD])
+@pytest.mark.parametrize("files", [1, 3, reading._OPEN_FILES + 1])
 def test_rows_come_in_the_order_of_the_files(tmp_path, files):
     for number in range(files):
-        people(tmp_path, f"{number}.parquet", file=[number] * 100)
+        people(tmp_path, f"{number:02}.parquet", file=[number] * 100)
     found = secure_bloom.read_table(tmp_path, filters=[("id", "in", [5, 7])])
     assert found.to_pydict() == {"id": [5, 7] * files,
                                  "file": [number for number in range(files) for _ in range(2)]}
@@ -88,7 +97,7 @@ def test_rows_are_read_with_the_schema_of_all_files(tmp_path):
 
 @pytest.mark.parametrize("filters", [None, [("id", "=", 5)]])
 def test_a_file_with_another_type_in_a_column_is_named(tmp_path, filters):
-    for number in range(reading._AHEAD + 2):
+    for number in range(6):
         people(tmp_path, f"{number}.parquet")
     secure_bloom.write_table(pa.table({"id": ["text"]}), tmp_path / "4a.parquet")
     with pytest.raises(UnsupportedError, match=r"Field id .*int64 vs string") as caught:
@@ -96,10 +105,32 @@ def test_a_file_with_another_type_in_a_column_is_named(tmp_path, filters):
     assert caught.value.file == str(tmp_path / "4a.parquet")
 
 
+def test_patterns_and_lists_are_read_as_data_sets_do(tmp_path):
+    for day in (1, 2):
+        folder = tmp_path / f"day={day}"
+        folder.mkdir()
+        for number in range(2):
+            people(folder, f"{number}.parquet", file=[number] * 100)
+    people(tmp_path, "[0].parquet")  # a name with the characters of a pattern
+    for source in (f"{tmp_path}/day=*/0.parquet", [tmp_path / "day=1" / "0.parquet",
+                                                    f"{tmp_path}/day=2/0.parquet"],
+                   (f"{tmp_path}/day=?/0*",)):
+        expected = secure_bloom.dataset(source).to_table(filter=[("id", "=", 5)])
+        found = secure_bloom.read_table(source, filters=[("id", "=", 5)])
+        assert found.equals(expected) and found["day"].to_pylist() == [1, 2]
+        assert secure_bloom.read_table(source, columns=["file"])["file"].to_pylist() == [0] * 200
+    assert secure_bloom.read_table(tmp_path / "[0].parquet").num_rows == 100
+    for missing in (f"{tmp_path}/day=3/*", [], f"{tmp_path}/no.parquet"):
+        with pytest.raises(FileNotFoundError):
+            secure_bloom.read_table(missing)
+    with pytest.raises(AuthenticationError, match="not encrypted"):
+        secure_bloom.read_table(f"{tmp_path}/day=*/0.parquet", require_encryption=["none"])
+
+
 def test_a_file_whose_rows_cannot_be_read_is_named(tmp_path):
-    for number in range(reading._AHEAD + 2):
+    for number in range(6):
         people(tmp_path, f"{number}.parquet")
-    for number in (1, reading._AHEAD + 1):
+    for number in (1, 5):
         path = tmp_path / f"{number}.parquet"
         good = path.read_bytes()
         path.write_bytes(good[:4] + bytes(100) + good[104:])
@@ -108,3 +139,36 @@ def test_a_file_whose_rows_cannot_be_read_is_named(tmp_path):
         path.write_bytes(good)
     with pytest.raises(UnknownColumnError, match="none"):
         secure_bloom.read_table(tmp_path, filters=[("id", "=", 5)], columns=["none"])
+
+
+def test_no_file_stays_open_after_an_error(tmp_path):
+    """Other threads have opened some ahead, and nobody else knows of them."""
+    for number in range(40):
+        people(tmp_path, f"{number:02}.parquet")
+    (tmp_path / "03.parquet").write_bytes(b"no Parquet file")
+    gc.collect()
+    gc.disable()  # it would close them some time later
+    try:
+        with pytest.raises(FormatError, match=r"03\.parquet"):
+            secure_bloom.read_table(tmp_path)
+        links = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
+    finally:
+        gc.enable()
+    assert [link for link in links if link.startswith(str(tmp_path))] == []
+
+
+def test_the_row_groups_of_each_file_are_chosen_once(tmp_path, monkeypatch):
+    chosen = []
+
+    def prune(file, alternatives, groups=None):
+        chosen.append(file.name)
+        return prune_row_groups(file, alternatives, groups)
+
+    for number in range(3):
+        secure_bloom.write_table(pa.table({"y": [number, 9]}), tmp_path / f"{number}.parquet",
+                                 row_group_size=1, bloom_filters={"y": True})
+    for module in (row_groups, scan):
+        monkeypatch.setattr(module, "prune_row_groups", prune)
+    found = secure_bloom.read_table(tmp_path, filters=[("y", "in", [1, 9])])
+    assert found["y"].to_pylist() == [9, 1, 9, 9]
+    assert [name[-9:] for name in chosen] == ["0.parquet", "1.parquet", "2.parquet"]

@@ -3,7 +3,7 @@
 import pytest
 
 import secure_bloom
-from secure_bloom.datasets import dataset, folder, lookup
+from secure_bloom.datasets import lookup, sources
 from secure_bloom.errors import ChangedMeanwhileError
 from secure_bloom.index import build
 from tests.index.helpers import KMS, age, write
@@ -35,9 +35,7 @@ def removing(table, monkeypatch):
                 return files
             return found
         done = []
-        for module, name in ((lookup, "find_files"), (dataset, "find_files"),
-                             (folder, "find_indexed")):
-            monkeypatch.setattr(module, name, wrap(getattr(module, name)))
+        monkeypatch.setattr(sources, "files_of_folder", wrap(sources.files_of_folder))
         return done
     return start
 

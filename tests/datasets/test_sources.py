@@ -133,6 +133,7 @@ def test_a_delta_table_that_files_alone_do_not_describe_is_refused(tmp_path):
         secure_bloom.dataset(Table())
 
 
+@pytest.mark.slow
 def test_the_live_files_of_an_iceberg_table(tmp_path):
     catalogs = pytest.importorskip("pyiceberg.catalog.sql")
     catalog = catalogs.SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db",

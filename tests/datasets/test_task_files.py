@@ -11,7 +11,7 @@ import pytest
 
 from secure_bloom import ParquetWriter
 from secure_bloom.datasets import task_files
-from secure_bloom.datasets.reading import read_table
+from secure_bloom.datasets.table import read_table
 from secure_bloom.datasets.task_files import TaskFiles
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.storage.commit import Job
@@ -112,7 +112,7 @@ def test_one_file_for_each_folder(tmp_path):
     ({"row_group_size": 4, "max_rows_per_file": 6}, [[4, 2], [4]]),
     ({"max_rows_per_file": 5}, [[5], [5]]),
     ({"max_rows_per_file": 1}, [[1]] * 10),
-    ({"row_group_size": 2, "max_bytes_per_file": 150}, [[2, 2], [2, 2], [2]]),
+    ({"row_group_size": 2, "max_bytes_per_file": 120}, [[2, 2], [2, 2], [2]]),
     ({"max_bytes_per_file": 1}, [[10]]),
 ])
 def test_when_row_groups_and_files_end(tmp_path, options, expected):
@@ -149,7 +149,7 @@ def test_when_too_much_waits_the_fullest_folder_is_written(tmp_path, monkeypatch
 
 @pytest.mark.slow
 def test_memory_and_open_files_stay_bounded_with_many_folders(tmp_path, monkeypatch):
-    monkeypatch.setattr(task_files, "MAX_WAITING_BYTES", 20_000)
+    monkeypatch.setattr(task_files, "MAX_WAITING_BYTES", 6000)
     monkeypatch.setattr(task_files, "MAX_OPEN_FILES", 3)
     job = Job(pa_fs.LocalFileSystem(), str(tmp_path), False)
     job.start()
@@ -161,13 +161,13 @@ def test_memory_and_open_files_stay_bounded_with_many_folders(tmp_path, monkeypa
         return opened[-1]
 
     with TaskFiles(job, 0, SCHEMA, open_writer, row_group_size=5) as files:
-        for start in range(0, 3000, 3):
-            files.add(f"k={start % 200}", pa.RecordBatch.from_pydict(
+        for start in range(0, 900, 3):
+            files.add(f"k={start % 60}", pa.RecordBatch.from_pydict(
                 {"n": [start, start + 1, start + 2]}, SCHEMA))
-            assert files._waiting_bytes < 20_000
+            assert files._waiting_bytes < 6000
             assert files._waiting_bytes == sum(f.waiting.bytes for f in files._folders.values())
         job.commit(files.finish())
-    assert sorted(read_table(tmp_path)["n"].to_pylist()) == list(range(3000))
+    assert sorted(read_table(tmp_path)["n"].to_pylist()) == list(range(900))
 
 
 def test_an_exception_leaves_no_file(tmp_path):

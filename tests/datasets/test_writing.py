@@ -5,6 +5,7 @@ import decimal
 import json
 import os
 import pydoc
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.fs
+import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 
@@ -26,6 +28,7 @@ from secure_bloom.arrow import row_groups
 from secure_bloom.datasets import task_files
 from secure_bloom.errors import (
     ColumnError,
+    CommitError,
     KeyNotFoundError,
     MasterKeyChangedError,
     PolicyError,
@@ -33,10 +36,11 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys import InMemoryKms, KeyEncryptionKeys, Keyring
 from secure_bloom.policy import TableRules
-from secure_bloom.storage.commit import CommitError, Job
+from secure_bloom.storage.commit import Job
 from secure_bloom.storage.summary import read_summary
 from secure_bloom.storage.visibility import data_files
-from tests.storage.stores import Faults, later_jobs, local_store
+from tests.index.test_crashes import dies
+from tests.storage.stores import Faults, Store, later_jobs, local_store
 from tests.support import MASTER_KEYS, kms
 
 ENCRYPTED = EncryptionConfiguration("mf", {"mc": ["ssn"]})
@@ -214,7 +218,7 @@ def test_a_folder_with_files_is_refused_before_anything_is_read(tmp_path):
     write_dataset(PEOPLE, tmp_path)
     before = left_behind(tmp_path), files(tmp_path)
     taken = []
-    with pytest.raises(CommitError, match='pass mode="append" or mode="overwrite"'):
+    with pytest.raises(CommitError, match='pass mode="append" to add to them'):
         write_dataset((taken.append(1) or batch for batch in PEOPLE.to_batches()), tmp_path)
     assert taken == [] and (left_behind(tmp_path), files(tmp_path)) == before
 
@@ -235,6 +239,65 @@ def test_a_folder_can_be_overwritten_with_its_own_rows(tmp_path):
     assert numbers(tmp_path) == list(range(100)) and len(files(tmp_path)) == 3
 
 
+def test_only_the_partitions_of_the_new_rows_are_overwritten(tmp_path):
+    (tmp_path / "day=2024-01-01" / "part").mkdir(parents=True)
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "day=2024-01-01" / "part" / "a.parquet")
+    (tmp_path / "day=%61").mkdir()  # "a", as another writer escapes it
+    pq.write_table(pa.table({"n": [2]}), tmp_path / "day=%61" / "b.parquet")
+    (tmp_path / "day=a b").mkdir()
+    pq.write_table(pa.table({"n": [3]}), tmp_path / "day=a b" / "c.parquet")
+    (tmp_path / "day=a b" / "notes.txt").write_text("kept")
+
+    def write(rows):
+        table = pa.table({"n": pa.array(rows.values(), pa.int64()),
+                          "day": pa.array(rows, pa.string())})
+        return write_dataset(table, tmp_path, partition_by="day", mode="overwrite_partitions")
+
+    assert write({"a": 10, "2024-01-01": 11}).rows == 2
+    found = {path for path, _, names in os.walk(tmp_path) if {*names} - {"_SUCCESS", "generation"}}
+    assert {os.path.relpath(path, tmp_path) for path in found} \
+        == {"day=a", "day=2024-01-01", "day=a b"}
+    with pytest.raises(CommitError, match=r"notes\.txt: overwrite would delete this file"):
+        write({"a b": 12})
+    os.remove(tmp_path / "day=a b" / "notes.txt")
+    write({})
+    assert numbers(tmp_path) == [3, 10, 11]
+    write({None: 13})
+    write({"": 14})  # the same folder
+    assert numbers(tmp_path) == [3, 10, 11, 14]
+    with pytest.raises(ColumnError, match=r"partition columns \(day\)"):
+        write_dataset(pa.table({"n": [1], "hour": [1]}), tmp_path, partition_by="hour",
+                      mode="overwrite_partitions")
+    with pytest.raises(ValueError, match="needs partition_by"):
+        write_dataset(PEOPLE, tmp_path, mode="overwrite_partitions")
+
+
+def test_folders_that_readers_take_for_another_partition_are_not_overwritten(tmp_path):
+    def plant(folder):
+        (tmp_path / folder).mkdir(parents=True)
+        pq.write_table(pa.table({"n": [1]}), tmp_path / folder / "a.parquet")
+        return tmp_path / folder / "a.parquet"
+
+    def write(day):
+        write_dataset(pa.table({"n": [2], "day": [day]}), tmp_path, partition_by="day",
+                      mode="overwrite_partitions")
+
+    invalid = [plant("day=%FF"), plant("day=%FE")]  # no UTF-8
+    write("\ufffd")
+    assert all(file.exists() for file in invalid)
+    nested = plant("day=1/day=2")  # pyarrow takes the first value
+    with pytest.raises(ColumnError, match=r"partition columns \(day, day\)"):
+        write("2")
+    assert nested.exists()
+
+
+def test_a_partition_is_not_overwritten_in_plaintext_beside_encrypted_ones(tmp_path):
+    write_dataset(PEOPLE, tmp_path, partition_by="city", encryption=ENCRYPTED, keys=kms())
+    with pytest.raises(CommitError, match="is encrypted, and what is added would not be"):
+        write_dataset(PEOPLE, tmp_path, partition_by="city", mode="overwrite_partitions")
+
+
+@pytest.mark.slow
 def test_an_append_with_other_partition_columns_is_refused(tmp_path):
     write_dataset(PEOPLE, tmp_path, partition_by="city")
     with pytest.raises(ColumnError, match=r"partition columns \(city\), .* with \(n\) as well"):
@@ -275,7 +338,7 @@ def test_wrong_arguments_write_nothing(tmp_path, options, error, message):
 
 
 def test_a_folder_must_be_a_path(tmp_path):
-    with pytest.raises(TypeError, match="folder must be a path, not int"):
+    with pytest.raises(TypeError, match="path must be that of a folder, not int"):
         write_dataset(PEOPLE, 3)
     (tmp_path / "x").write_text("")
     with pytest.raises(CommitError, match="there is a file"):
@@ -301,6 +364,7 @@ class CountingKms(InMemoryKms):
         return super().wrap_key(key_bytes, master_key_identifier)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encryption", [
     EncryptionConfiguration("mf", {"mc": ["ssn"]}, cache_lifetime=0),
     pe.EncryptionConfiguration("mf", column_keys={"mc": ["ssn"]})])
@@ -430,16 +494,18 @@ def batches(number: int, seen: list[int]):
         seen.append(pa.total_allocated_bytes() - before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partition_by", ["", "k"])
 def test_a_stream_is_not_collected(tmp_path, monkeypatch, partition_by):
     for module in (row_groups, task_files):
         monkeypatch.setattr(module, "MAX_WAITING_BYTES", 5_000_000)
     seen = []
-    result = write_dataset(batches(200, seen), tmp_path, partition_by=partition_by or [])
-    assert result.rows == len(seen) * 1000 == 200_000 and numbers(tmp_path) == list(range(200_000))
+    result = write_dataset(batches(60, seen), tmp_path, partition_by=partition_by or [])
+    assert result.rows == len(seen) * 1000 == 60_000 and numbers(tmp_path) == list(range(60_000))
     assert max(seen) < 10e6
 
 
+@pytest.mark.slow
 def test_a_large_batch_is_split_by_folder_part_by_part(tmp_path):
     table = pa.table({"n": range(1_000_000), "k": [0, 1] * 500_000,
                       "text": ["x" * 100] * 1_000_000})
@@ -505,7 +571,7 @@ def test_a_fault_at_every_operation_leaves_all_or_nothing(tmp_path, monkeypatch,
     write(prepared("count"), counted)
     new = list(range(10, 20) if overwrite else range(20))
     outcomes = set()
-    for at in range(1, counted.count + 1):
+    for at in filter(lambda at: at <= counted.count, store.steps()):
         folder = prepared(str(at))
         try:
             write(folder, Faults(at))
@@ -521,6 +587,34 @@ def test_a_fault_at_every_operation_leaves_all_or_nothing(tmp_path, monkeypatch,
     assert outcomes == {True, False}
 
 
+@pytest.mark.slow
+def test_partitions_can_be_overwritten_again_wherever_one_was_killed(tmp_path,
+                                                                        monkeypatch):
+    """Also by a process that was killed while it claimed the partitions."""
+    def write(rows, folder, filesystem=None, day=1):
+        write_dataset(pa.table({"n": rows, "day": [day] * len(rows)}), str(folder),
+                      partition_by="day", mode="overwrite_partitions", filesystem=filesystem)
+
+    outcomes = set()
+    write([1, 2], tmp_path / "base")
+    write([9], tmp_path / "base", day=9)
+    for at in Store(pa.fs.LocalFileSystem, str(tmp_path), every=9).steps(0):
+        folder = tmp_path / str(at)
+        shutil.copytree(tmp_path / "base", folder)
+        died = dies(lambda filesystem, folder=folder: write([3], folder, filesystem), at)
+        seen = numbers(folder)
+        assert seen in ([1, 2, 9], [3, 9])
+        outcomes.add(tuple(seen))
+        write([4], folder)
+        assert numbers(folder) == [4, 9]
+        later_jobs(local_store(folder, monkeypatch), monkeypatch)
+        assert numbers(folder) == [4, 9] and left_behind(folder) == []
+        if not died:
+            break
+    assert len(outcomes) == 2 and at > 20
+
+
+@pytest.mark.slow
 def test_a_reader_sees_the_old_rows_or_the_new_ones_at_every_moment(tmp_path, monkeypatch):
     store, seen = local_store(tmp_path, monkeypatch), []
     write_dataset(PEOPLE[:10], tmp_path)
@@ -597,6 +691,7 @@ secure_bloom.write_dataset(rows(), folder, partition_by="city", mode="overwrite"
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["stream", "before", "after"])
 def test_a_killed_process_leaves_nothing_visible_and_the_next_write_cleans_up(
         tmp_path, monkeypatch, moment):
@@ -661,6 +756,28 @@ def test_each_file_of_a_job_is_synced_once(tmp_path, monkeypatch):
     write_dataset(PEOPLE, tmp_path / "a", max_rows_per_file=20)
     files = [name for name in synced if ".parquet" in name]  # under its name or a temporary one
     assert len(files) == len(set(files)) == 5
+
+
+def test_each_folder_of_a_job_is_synced_once_before_the_commit_record(tmp_path, monkeypatch):
+    synced, publish = [], Job._publish
+
+    def watched(job, names):
+        before = len(synced)
+        publish(job, names)
+        days = [f"{job.table}/day={number}" for number in range(len(names))]
+        nested = [f"{day}/n=1" for day in days]
+        assert sorted(synced[before:]) == sorted([job.table, *days, *nested])
+
+    def syncs(days):
+        synced.clear()
+        write_dataset(pa.table({"day": range(days), "n": [1] * days, "v": [2] * days}),
+                      tmp_path / str(days), partition_by=["day", "n"])
+        return len(synced)
+
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(
+        os.readlink(f"/proc/self/fd/{descriptor}")))
+    monkeypatch.setattr(Job, "_publish", watched)
+    assert syncs(12) - syncs(2) == 10 * 3  # of the file and of two folders
 
 
 def test_a_file_that_cannot_be_made_durable_is_not_published(tmp_path, monkeypatch):

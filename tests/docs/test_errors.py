@@ -191,11 +191,28 @@ def damaged_index(_):
         secure_bloom.read_table("table", "keyring.json", filters=[("ssn", "==", "078-05-1120")])
 
 
+def attach_with_spark(*args, **kwargs):
+    import secure_bloom.spark
+    secure_bloom.spark.attach(*args, **kwargs)
+
+
 def not_as_requested(_):
     pytest.importorskip("pyspark")
     from secure_bloom.spark import native
     native.verify("people.parquet", keys="keyring.json",
                   encryption=EncryptionConfiguration("footer", {"pii": ["ssn", "city"]}))
+
+
+def weak_passphrase(_):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Keyring.create("weak.json", "a word")
+
+
+def unknown_option(_):
+    pytest.importorskip("pyspark")
+    from secure_bloom.spark.options.options import Options
+    Options({"bloom_filter": "ssn"}).check_names()
 
 
 CAUSES = {
@@ -213,15 +230,20 @@ CAUSES = {
     "AuthenticationError": tampered,
     "EncryptionMismatchError": not_as_requested,
     "ChangedMeanwhileError": replaced,
+    "CommitError": lambda _: secure_bloom.write_dataset(PEOPLE, "people.parquet"),
     "UnsupportedError": delta,
     "ColumnError": boolean_filter,
     "UnknownColumnError": lambda _: read(filters=[("snn", "==", "078-05-1120")]),
     "PredicateError": lambda _: read(filters=[("ssn", "==", 5)]),
     "PolicyError": not_in_policy,
+    "RenamedError": lambda _: attach_with_spark(None, "people", True, keyring="keyring.json"),
+    "ArgumentError": lambda _: secure_bloom.write_table(PEOPLE, "a", compression="zst"),
+    "OptionError": unknown_option,
     "KernelChoiceError": no_such_kernels,
     "MissingExtraError": no_polars,
     "IndexWarning": damaged_index,
     "PolicyWarning": slip,
+    "WeakPassphraseWarning": weak_passphrase,
     "MissingKeyWarning": masked,
 }
 

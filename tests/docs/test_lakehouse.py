@@ -3,11 +3,10 @@
 import base64
 import re
 
-import boto3
 import pytest
-from moto import mock_aws
 
 from secure_bloom.errors import KeyNotFoundError
+from tests.cases import for_each
 from tests.docs.pages import ROOT
 
 TEXT = (ROOT / "docs" / "lakehouse.md").read_text()
@@ -29,7 +28,7 @@ def test_the_page_names_the_versions_that_are_tried():
     assert f"Spark {spark[0]} with Iceberg {iceberg} and Delta Lake {delta}," in TEXT
 
 
-@pytest.mark.parametrize("row", [row for table in TABLES for row in table.splitlines()])
+@for_each("row", [row for table in TABLES for row in table.splitlines()])
 def test_each_row_names_a_test_that_exists(row):
     _, result, tests = (cell.strip() for cell in row.strip("|").rsplit("|", 2))
     assert re.match(r"works|refused|leaks|cannot", result)
@@ -40,7 +39,11 @@ def test_every_named_test_exists():
     assert set(re.findall(r"`(test_\w+)`", TEXT)) - TESTS == set()
 
 
+@pytest.mark.slow
 def test_the_class_for_aws_unwraps_what_icebergs_client_wraps(monkeypatch):
+    import boto3  # slow: both take a second
+    from moto import mock_aws
+
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")

@@ -2,12 +2,11 @@
 
 import re
 
-import pytest
-
+from tests.cases import for_each
 from tests.docs.pages import PAGES, ROOT, anchors, links
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@for_each("page", PAGES)
 def test_every_link_leads_to_a_file_and_heading(page):
     broken = []
     for link in links(page.read_text()):
@@ -27,10 +26,21 @@ def test_a_wrong_anchor_would_be_noticed():
         "ab-c-d", "two-words", "two-words-1"}
 
 
-def test_docstrings_name_pages_that_exist():
+def test_docstrings_name_pages_by_titles_that_exist():
+    """The site links them; there is no folder docs where the package is installed."""
+    titles = {re.match(r"# ([^:\n]*)", page.read_text())[1].replace("`", "")
+              for page in (ROOT / "docs").glob("*.md")}
     named = set()
     for folder in ("secure_bloom", "keys"):
         for path in (ROOT / folder).rglob("*.py"):
-            named.update(re.findall(r"\bdocs/[a-z-]+\.md\b", path.read_text()))
-    assert named
-    assert {name for name in named if not (ROOT / name).exists()} == set()
+            text = path.read_text()
+            assert not re.search(r"\bdocs/[a-z-]+\.md\b", text), path
+            named.update(" ".join(title.split())
+                         for title in re.findall(r'the page "([^"]+)"', text))
+    assert len(named) > 5 and named <= titles
+
+
+def test_links_show_titles_instead_of_names_of_files():
+    shown = {page.name: re.findall(r"\[`?[\w./-]+\.md`?\]\(", page.read_text()) for page in PAGES
+             if page.name not in ("CONTRIBUTING.md", "CHANGELOG.md")}
+    assert {page: found for page, found in shown.items() if found} == {}

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from secure_bloom import ParquetFile
 from tests.docs.pages import PUBLIC, ROOT, documented
 
 API = ROOT / "docs" / "api"
@@ -59,6 +60,13 @@ def test_every_public_name_has_a_docstring(module):
     assert missing == []
 
 
+def test_a_file_has_only_the_members_that_the_reference_lists():
+    """What the package itself does with a file is in :mod:`secure_bloom.reading`."""
+    [members] = re.findall(r"^\.\. autoclass:: ParquetFile\n +:members: (.+)$",
+                           (API / "secure-bloom.md").read_text(), re.MULTILINE)
+    assert sorted(members.split(", ")) == [name for name in dir(ParquetFile) if name[0] != "_"]
+
+
 def test_the_reference_has_a_page_for_each_module():
     text = (API / "index.md").read_text()
     for page in PUBLIC.values():
@@ -78,3 +86,10 @@ def test_every_option_of_filters_is_explained():
     from secure_bloom.sbbf import options
     text = (ROOT / "docs" / "options.md").read_text()
     assert re.findall(r"^\| `(fpp|ndv|max_bytes)` \|", text, re.MULTILINE) == list(options._NAMES)
+
+
+def test_every_public_function_shows_an_example(module):
+    functions = [name for name in public_names(module)
+                 if inspect.isroutine(getattr(module, name))]
+    assert [name for name in functions
+            if "\nExamples\n" not in inspect.getdoc(getattr(module, name))] == []

@@ -8,7 +8,7 @@ import pytest
 
 from tests.docs.pages import ROOT, documented
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.sweep
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +51,37 @@ def test_pages_fit_the_window(site, browser, width, colors):
     page.close()
 
 
+def test_code_is_not_cut_off_on_a_usual_screen(site, browser):
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    for path in (site / "docs").rglob("*.html"):
+        page.goto(path.as_uri())
+        assert page.evaluate("""[...document.querySelectorAll('pre')].filter(
+            one => one.scrollWidth > one.clientWidth).map(one => one.textContent)""") == [], path
+    page.close()
+
+
+def test_reports_to_other_projects_are_not_in_the_sidebar(site):
+    start = (site / "docs" / "index.html").read_text()
+    assert "Rolling out" in start and "peers/" not in start
+    assert (site / "docs" / "peers" / "delta-log.html").exists()
+
+
+def test_pages_of_the_reference_begin_with_an_example(site, browser):
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    for path in (site / "docs" / "api").glob("*.html"):
+        if path.stem != "index":
+            page.goto(path.as_uri())
+            assert page.locator("pre").first.bounding_box()["y"] < 600, path
+    page.close()
+
+
+def test_docstrings_link_to_pages(site):
+    text = (site / "docs" / "api" / "secure-bloom.html").read_text()
+    assert '../keys.html"' in text and '<span class="doc">Row filters</span>' in text
+
+
 def test_pictures_are_on_the_site(site):
     text = (site / "docs" / "concepts.html").read_text()
-    for name in ("leak", "modules", "keys", "commit", "index"):
+    for name in ("protected", "leak", "modules", "keys", "commit", "index"):
         assert f"_images/{name}.svg" in text
         assert (site / "_images" / f"{name}.svg").exists()

@@ -42,7 +42,7 @@ def people(tmp_path) -> People:
     for name in range(3):
         part = rows.slice(name * count // 3, count // 3)
         with secure_bloom.ParquetWriter(
-                folder / f"{name}.parquet", rows.schema, bloom_filters={"ssn": True}, kms=kms(),
+                folder / f"{name}.parquet", rows.schema, bloom_filters={"ssn": True}, keys=kms(),
                 encryption=EncryptionConfiguration("mf", {"mc": ["ssn"]})) as writer:
             for start in range(0, part.num_rows, ROWS_OF_GROUP):
                 writer.write_table(part.slice(start, ROWS_OF_GROUP))

@@ -46,7 +46,7 @@ def write(folder: Path) -> None:
         rows = pa.table({"x": numbers, "text": [f"{number:032}" for number in numbers]})
         with secure_bloom.ParquetWriter(folder / f"{name}.parquet", rows.schema,
                                         bloom_filters=["x"], encryption=way,
-                                        kms=InMemoryKms(MASTER_KEYS)) as writer:
+                                        keys=InMemoryKms(MASTER_KEYS)) as writer:
             for start in range(0, ROWS, 1000):
                 writer.write_table(rows.slice(start, 1000))
 

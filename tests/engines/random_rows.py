@@ -62,7 +62,7 @@ def write_files(folder, rnd, kms, files=4, row_groups=5) -> None:
         bloom_filters = {column: True for column in COLUMNS if column not in _WITHOUT_FILTER}
         with secure_bloom.ParquetWriter(
                 folder / f"{name}.parquet", parts[0].schema, bloom_filters=bloom_filters,
-                encryption=_ENCRYPTION, kms=kms) as writer:
+                encryption=_ENCRYPTION, keys=kms) as writer:
             for part in parts:
                 writer.write_table(part)
 

@@ -13,6 +13,8 @@ import secure_bloom
 from secure_bloom import ExplicitKeys, UniformKey
 from tests.engines.conftest import ROW_GROUPS, ssn
 
+pytestmark = pytest.mark.slow  # to import it takes a second
+
 
 def frame_of(fragment) -> pd.DataFrame:
     """Return the rows of a fragment; Dask calls this in its workers."""

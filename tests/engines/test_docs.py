@@ -12,7 +12,7 @@ TEXT = (ROOT / "docs" / "engines.md").read_text()
 _BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_examples(tmp_path):
     (tmp_path / "people").mkdir()
     blocks = _BLOCK.findall(TEXT)

@@ -23,9 +23,11 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys import NO_KEYS, InMemoryKms
 from secure_bloom.keys.material import KeyMaterial
+from secure_bloom.reading.open_file import OpenFile
 from tests.engines.conftest import ROW_GROUPS, ssn
 from tests.engines.random_rows import COLUMNS, write_files
 from tests.support import MASTER_KEYS, MODES, encryptions, kms
+from tests.tiers import sweep_where
 
 ENGINES = ["in-memory", "streaming"]
 
@@ -220,6 +222,7 @@ def types_of_polars() -> pa.Schema:
                       ("fixed", pa.list_(pa.int32(), 2)), ("number", pa.decimal128(38, 0))])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("filled", [False, True])
 @pytest.mark.parametrize("is_native", [True, False])
 def test_frames_have_the_schema_of_the_lazy_frame(tmp_path, monkeypatch, is_native, filled):
@@ -253,13 +256,15 @@ def flat_rows(folder) -> pa.Table:
     return secure_bloom.read_table(folder, kms()).drop_columns(["st", "li"])
 
 
+@sweep_where(lambda mode: mode == "single wrapping" or mode.startswith("key, "))
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_the_rows_are_the_same_whoever_decrypts_them(
         tmp_path, monkeypatch, native, by_arrow, mode):
     rows = flat_rows(tmp_path / "source")
     way, writing, reading = encryptions("s")[mode]
     secure_bloom.write_table(rows, tmp_path / "a.parquet", bloom_filters={"s": True},
-                             encryption=way, kms=writing)
+                             encryption=way, keys=writing)
     lazy = secure_bloom.scan(tmp_path / "a.parquet", reading)
     frames = {name: lazy.select(name).collect() for name in rows.column_names}
     alike = [field for field in rows.schema
@@ -276,7 +281,7 @@ def test_the_rows_are_the_same_whoever_decrypts_them(
 def test_keys_of_all_sizes_are_read_those_of_192_bits_by_pyarrow(tmp_path, native, by_arrow, bits):
     way = EncryptionConfiguration("mf", {"mc": ["x"]}, data_key_length_bits=bits)
     secure_bloom.write_table(pa.table({"x": [1, 2], "y": [3, 4]}), tmp_path / "a.parquet",
-                             bloom_filters={}, encryption=way, kms=kms())
+                             bloom_filters={}, encryption=way, keys=kms())
     assert secure_bloom.scan(tmp_path, kms()).collect().rows() == [(1, 3), (2, 4)]
     assert (len(native), len(by_arrow)) == ((0, 1) if bits == 192 else (1, 0))
 
@@ -305,10 +310,10 @@ def test_key_material_that_differs_between_row_groups_is_read_by_pyarrow(tmp_pat
     path = tmp_path / "a.parquet"
     way = EncryptionConfiguration("mf", {"mc": ["x"]}, double_wrapping=False)
     with secure_bloom.ParquetWriter(path, pa.schema([("x", pa.int64())]), bloom_filters={},
-                                    encryption=way, kms=kms()) as writer:
+                                    encryption=way, keys=kms()) as writer:
         writer.write_table(pa.table({"x": [1]}))
         writer.write_table(pa.table({"x": [2]}))
-    with secure_bloom.ParquetFile(path, kms()) as file:
+    with OpenFile(path, kms()) as file:
         chunk = file.footer.row_groups[1][0]
         key = file.keys.column_key("x", chunk.key_metadata)
         chunk.set_key_metadata(KeyMaterial("mc", kms().wrap_key(key, "mc")).serialize())
@@ -448,7 +453,7 @@ def test_an_open_data_set_has_its_own_options(people):
 
 def test_a_missing_polars_names_the_extra(people, monkeypatch):
     monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(MissingExtraError, match=r"secure_bloom\[polars\]"):
+    with pytest.raises(MissingExtraError, match=r"needs Polars .*pip install 'polars"):
         secure_bloom.scan(people.folder, people.kms)
 
 

@@ -72,12 +72,6 @@ def check(engine: str, folder, seed: int, cases: int, indexed: bool = False) -> 
     assert comparison.deviations < cases / 10
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", ENGINES)
-def test_random_conditions_find_the_rows_that_the_engine_finds_in_memory(tmp_path, engine):
-    check(engine, tmp_path, 10, 100)
-
-
 @pytest.fixture
 def settled(monkeypatch):
     """Files may be indexed as soon as they are written."""
@@ -85,9 +79,12 @@ def settled(monkeypatch):
 
 
 @pytest.mark.slow
+@sweep_where(lambda engine, indexed: list(ENGINES).index(engine) % 2 == indexed)
+@pytest.mark.parametrize("indexed", [False, True])
 @pytest.mark.parametrize("engine", ENGINES)
-def test_random_conditions_find_the_same_rows_with_an_index(tmp_path, settled, engine):
-    check(engine, tmp_path, 11, 100, indexed=True)
+def test_random_conditions_find_the_rows_that_the_engine_finds_in_memory(
+        tmp_path, settled, engine, indexed):
+    check(engine, tmp_path, 10, 60, indexed)
 
 
 @sweep_where(lambda engine, part: part < 3)
@@ -107,6 +104,7 @@ def test_new_random_conditions_find_the_rows_that_the_engine_finds_in_memory(
     check(engine, tmp_path, random.randrange(2**32), 2000, indexed=random.random() < 0.5)
 
 
+@pytest.mark.slow
 def test_a_difference_is_noticed(tmp_path, monkeypatch):
     """The comparison itself can fail."""
     over = ENGINES["pyarrow"]
@@ -129,13 +127,13 @@ def test_datafusion_passes_conditions_on_floats_to_pyarrow():
 
 
 def test_duckdb_finds_null_fields_in_a_list_of_all_values_of_its_own_table():
-    """The deviation still exists. It depends on the columns of the result."""
+    """DuckDB 2.0.0 does, depending on the columns of the result; 2.0.1 no longer does."""
     duckdb = pytest.importorskip("duckdb")
     rows = pa.table({"n": range(3), "st": [{"x": 1}, {"x": None}, {"x": 2}]})
     connection = duckdb.connect()
     connection.register("rows", rows)
     connection.execute("CREATE TABLE own AS SELECT * FROM rows")
     found = connection.execute("SELECT n, st FROM own WHERE st.x IN (1, 2)").fetchall()
-    assert [n for n, _ in found] == [0, 1, 2]
+    assert [n for n, _ in found] == ([0, 1, 2] if duckdb.__version__ == "2.0.0" else [0, 2])
     found = connection.execute("SELECT n, st FROM rows WHERE st.x IN (1, 2)").fetchall()
     assert [n for n, _ in found] == [0, 2]

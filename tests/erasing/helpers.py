@@ -12,6 +12,7 @@ from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.page_format import PageFormat
 from secure_bloom.parquet.thrift import Struct
+from secure_bloom.reading.open_file import OpenFile
 from tests.test_nested_tables import comparable
 
 KEYS = {"footer": b"f" * 16, "pii": b"p" * 16, "other": b"o" * 16}
@@ -51,7 +52,7 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 
 # --- what a file says besides its rows -----------------------------------------------------------
 
-def read_rows(file: ParquetFile) -> list[str]:
+def read_rows(file: OpenFile) -> list[str]:
     """Return all rows in a form that can be compared, whatever their types."""
     reader = file.open_in_pyarrow()  # by row group: dictionaries in structs cannot be put together
     return [row for number in range(file.num_row_groups)
@@ -64,7 +65,7 @@ def rows_of(table: pa.Table) -> list[str]:
     return [" | ".join(row) for row in zip(*columns, strict=True)] if columns else []
 
 
-def of_file(file: ParquetFile) -> dict:
+def of_file(file: OpenFile) -> dict:
     """Return what an erasure keeps of a file as a whole."""
     footer = file.footer
     kept = thrift.encode(Struct([field for field in footer._file_meta.fields
@@ -76,7 +77,7 @@ def of_file(file: ParquetFile) -> dict:
             "meta": kept}
 
 
-def of_chunk(file: ParquetFile, chunk, where: int) -> dict:
+def of_chunk(file: OpenFile, chunk, where: int) -> dict:
     """Return what an erasure keeps of a column chunk that still has rows."""
     format_ = PageFormat.of(chunk)
     encodings = format_.encodings - {0, 2, 3, 4, 8}  # of levels, and of dictionaries
@@ -90,6 +91,6 @@ def of_chunk(file: ParquetFile, chunk, where: int) -> dict:
             "filter": None if filter_ is None else filter_.num_blocks}
 
 
-def sorting_columns(file: ParquetFile) -> list:
+def sorting_columns(file: OpenFile) -> list:
     struct = [thrift.decode(group.encode(), {})[0] for group in file.footer.row_groups]
     return [repr(one.get(4)) for one in struct]

@@ -11,14 +11,14 @@ from tests.doc_examples import run_examples
 TEXT = (Path(__file__).parents[2] / "docs" / "erase.md").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_examples(tmp_path):
     finished = run_examples(TEXT, tmp_path, SECURE_BLOOM_KEYRING="keys.json")
     outputs = [done.stdout for done in finished]
-    _, erased, python, report, found = outputs
-    in_text, of_python, of_report = re.findall(r"```text\n(.*?)```", TEXT, re.DOTALL)
+    _, erased, python, report, signed, found = outputs
+    in_text, of_python, of_report, of_signed = re.findall(r"```text\n(.*?)```", TEXT, re.DOTALL)
     assert set(in_text.splitlines()) <= set(erased.splitlines())
-    assert (python, report) == (of_python, of_report)
+    assert (python, report, signed) == (of_python, of_report, of_signed)
     assert found.splitlines()[-1] == "1"
     assert "2024-0078" not in (tmp_path / "report.json").read_text()
     assert "2024-0078" not in (tmp_path / "report.html").read_text()

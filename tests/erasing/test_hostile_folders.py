@@ -26,7 +26,7 @@ def test_a_planted_index_hides_no_row(tmp_path, monkeypatch):
                         lambda self, paths, count: sorted(paths, reverse=True)[:count])
     plant(tmp_path, "ssn", KMS)
     result = erase(tmp_path, "ssn", ssn(3), KMS, max_share=1)
-    assert (result.rows_removed, result.is_complete) == (1, True)
+    assert (result.rows_removed, result.ok) == (1, True)
     assert 3 not in [number for path in tmp_path.glob("*.parquet") for number in numbers_in(path)]
 
 
@@ -52,7 +52,7 @@ def test_what_a_link_led_to_is_out_of_reach(tmp_path):
     write_people(lake / "b.parquet", range(8, 16))
     (lake / "a.parquet").symlink_to(target)
     result = erase(lake, "ssn", [ssn(3), ssn(12)], KMS, max_share=1)
-    assert result.is_complete and numbers_in(target) == list(range(8))
+    assert result.ok and numbers_in(target) == list(range(8))
     assert [text for text in result.out_of_reach if "other names" in text] \
         == [f"{lake}/a.parquet has other names (links), which keep the rows"]
 
@@ -81,7 +81,7 @@ def test_a_running_job_does_not_hinder_an_erasure(tmp_path):
     job = Job(LOCAL, str(folder), False)
     job.start()
     shutil.copy(folder / "a.parquet", job.new_file(0))
-    assert erase(folder, "ssn", ssn(3), KMS, max_share=1).is_complete
+    assert erase(folder, "ssn", ssn(3), KMS, max_share=1).ok
     for erased, count in ((folder, 1), (tmp_path / "day=2", 0), (tmp_path, 1)):
         write_people(tmp_path / "day=2" / "b.parquet", range(8, 12))
         texts = erase(erased, "ssn", "nobody", KMS).out_of_reach

@@ -12,8 +12,10 @@ from secure_bloom.errors import AuthenticationError, FormatError, KeyAccessError
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.operations.rotation import rotate_master_keys
 from secure_bloom.parquet import thrift
+from secure_bloom.reading.open_file import OpenFile
 from tests.erasing.helpers import KEYS, KMS, numbers_in, ssn, write_people
 from tests.modes import Mode, mode
+from tests.tiers import sweep_where
 
 M = ModuleType
 BODIES = M.DATA_PAGE, M.DICTIONARY_PAGE
@@ -66,7 +68,7 @@ def versions(path: Path, mode: Mode, erased: str) -> tuple[bytes, bytes]:
                use_dictionary=["name"], compression="none")
     old = path.read_bytes()
     result = erase(path, "id", ERASED[erased], mode.keys, max_share=1)
-    assert result.is_complete and verify_file(path, mode.keys).ok
+    assert result.ok and verify_file(path, mode.keys).ok
     return old, path.read_bytes()
 
 
@@ -82,11 +84,13 @@ some_modes = pytest.mark.parametrize("mode", [mode(name) for name in (
     "columns single ctr 192", "signed columns double ctr 256", "signed key ctr 192")], ids=str)
 
 
+@sweep_where(lambda mode, erased: (erased == "a row") == ("ctr" in str(mode)))
+@pytest.mark.slow
 @some_modes
 @pytest.mark.parametrize("erased", ERASED)
 def test_no_module_of_the_old_version_opens_in_the_new_one(tmp_path, mode, erased):
     old, new = versions(tmp_path / "a.parquet", mode, erased)
-    before, after = ParquetFile(old, mode.keys), ParquetFile(new, mode.keys)
+    before, after = OpenFile(old, mode.keys), OpenFile(new, mode.keys)
     of_old, of_new = modules_of(old, before), modules_of(new, after)
     both = of_old.keys() & of_new.keys()
     assert both == of_new.keys() and {key[0] for key in both} == EVERY_KIND
@@ -133,7 +137,7 @@ def test_the_report_says_if_old_pages_are_accepted(tmp_path, mode, accepts):
 def test_the_old_footer_does_not_open_as_that_of_the_new_version(tmp_path, mode):
     """With its own key metadata, it is the footer of the old version, of which nothing is left."""
     old, new = versions(tmp_path / "a.parquet", mode, "a row")
-    before, after = ParquetFile(old, mode.keys), ParquetFile(new, mode.keys)
+    before, after = OpenFile(old, mode.keys), OpenFile(new, mode.keys)
     body = new[:after.footer.start]
     file = ParquetFile(body + old[before.footer.start:], mode.keys)
     for ask in (file.read, lambda: file.read_bloom_filter(0, "id")):

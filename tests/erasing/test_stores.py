@@ -7,14 +7,15 @@ import pytest
 
 import secure_bloom
 from secure_bloom import EncryptionConfiguration, ParquetFile, erase, verify_file, write_table
-from secure_bloom.errors import ChangedMeanwhileError
+from secure_bloom.errors import ChangedMeanwhileError, CommitError
 from secure_bloom.index import build, update
 from secure_bloom.keys.external import read_material
-from secure_bloom.storage.commit import CommitError, Job
+from secure_bloom.storage.commit import Job
 from secure_bloom.storage.visibility import data_files, material_path
 from tests.erasing.helpers import ENCRYPTION, KMS, people, ssn
 from tests.storage.s3 import BUCKET
-from tests.storage.stores import Faults, later_jobs
+from tests.storage.stores import Faults, later_jobs, objects_store
+from tests.tiers import sweep_where
 
 EXTERNAL = EncryptionConfiguration("footer", {"pii": ["ssn"]}, internal_key_material=False)
 OLD = list(range(1, 25))
@@ -64,6 +65,7 @@ def check_clean(store, *, after_fault=False):
         == {"_SUCCESS", "_staging/generation"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("indexed", [False, True])
 def test_a_folder(store, monkeypatch, indexed):
     monkeypatch.setattr(update, "_SETTLED_NS", 0)
@@ -71,21 +73,21 @@ def test_a_folder(store, monkeypatch, indexed):
     if indexed:
         build(store.folder, "ssn", KMS, filesystem=store.filesystem)
     result = run(store)
-    assert result.is_complete and result.rows_removed == 3 and len(result.files) == 2
+    assert result.ok and result.rows_removed == 3 and len(result.files) == 2
     assert result.indexes == (["ssn"] if indexed else [])
     assert numbers(store) == NEW
     check_clean(store)
     for one in result.files:
         assert verify_file(one.new_file, KMS, filesystem=store.filesystem).ok
     again = run(store)
-    assert again.is_complete and again.files == []
+    assert again.ok and again.files == []
 
 
 def test_a_single_object(s3):
     store, path = s3.filesystem_of(), f"{BUCKET}/{uuid.uuid4().hex}/a.parquet"
     write_table(people(*range(20)), path, encryption=ENCRYPTION, keys=KMS, row_group_size=6,
                 filesystem=store)
-    assert erase(path, "ssn", ssn(7), KMS, max_share=1, filesystem=store).is_complete
+    assert erase(path, "ssn", ssn(7), KMS, max_share=1, filesystem=store).ok
     with ParquetFile(path, KMS, filesystem=store) as file:
         assert file.read(["number"])["number"].to_pylist() == [n for n in range(20) if n != 7]
     uri = s3.uri(path.removeprefix(f"{BUCKET}/"))
@@ -94,9 +96,9 @@ def test_a_single_object(s3):
     assert [info.base_name for info in found] == ["a.parquet"]
 
 
-def test_material_goes_with_its_file(s3, monkeypatch):
-    from tests.storage.stores import s3_store
-    store = s3_store(s3, uuid.uuid4().hex)
+@pytest.mark.slow
+def test_material_goes_with_its_file(monkeypatch):
+    store = objects_store()
     fill(store)
     run(store)
     [new] = [name for name in store.names() if "KEY_MATERIAL" in name]
@@ -119,13 +121,12 @@ def test_material_goes_with_its_file(s3, monkeypatch):
     assert store.names() == before
 
 
+@sweep_where(lambda store, **_: store == "coarse")
 @pytest.mark.slow
-@pytest.mark.parametrize("every", [31, pytest.param(3, marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("every", [53, pytest.param(3, marks=pytest.mark.sweep)])
 @pytest.mark.parametrize("after", [False, True])
 def test_a_fault_at_any_operation(store, monkeypatch, every, after):
     """The erasure has happened or not, and happens when it is run again."""
-    if "bucket" in store.folder:
-        every *= 3
     for at in range(1, 2000, every):
         folder = store.below(f"{at}")
         fill(folder)
@@ -133,14 +134,14 @@ def test_a_fault_at_any_operation(store, monkeypatch, every, after):
         with monkeypatch.context() as patch:
             filesystem = folder.with_faults(faults, patch)
             try:
-                is_complete = run(folder, filesystem).is_complete
+                is_complete = run(folder, filesystem).ok
             except (OSError, CommitError, ChangedMeanwhileError):
                 is_complete = False
         found = numbers(folder)
         assert found in (OLD, NEW) and (found == NEW or not is_complete)
-        assert run(folder).is_complete and numbers(folder) == NEW
+        assert run(folder).ok and numbers(folder) == NEW
         later_jobs(folder, monkeypatch)
-        assert run(folder).is_complete and numbers(folder) == NEW
+        assert run(folder).ok and numbers(folder) == NEW
         check_clean(folder, after_fault=True)
         if faults.count < at:
             break

@@ -77,7 +77,9 @@ class Index:
         self.segments = [Segment(self, Path(folder), one) for one in body["segments"]]
 
     def lookup(self, listing, encoded):
-        """Return what a lookup of a value in plain encoding answers, and the uncovered files.
+        """Return where a value in plain encoding may be, and the uncovered files.
+
+        By path: row groups with the 32nds of their rows, as bits.
 
         The listing has size, time and tag of the files of the table, by path.
         """
@@ -92,9 +94,9 @@ class Index:
                     covered[row["path"]] = segment, number
         found = {}
         for segment in self.segments:
-            for path, number, group in segment.find(self.fingerprint(encoded)):
+            for path, number, group, range_ in segment.find(self.fingerprint(encoded)):
                 if covered.get(path) == (segment, number):
-                    found.setdefault(path, set()).add(group)
+                    found.setdefault(path, {})[group] = parts_of(range_)
         return found, set(listing) - set(covered)
 
     def fingerprint(self, encoded):
@@ -102,6 +104,14 @@ class Index:
         key = derive(self.key, self.id, b"fingerprint")
         result = Cipher(algorithms.AES(key), modes.ECB()).encryptor().update(block)
         return struct.unpack("<Q", result[:8])[0] >> 26
+
+
+def parts_of(range_):
+    """The bits of the 32nds of a row group that a range has."""
+    first = last = max(range_, 1)
+    while last < 32:
+        first, last = 2 * first, 2 * last + 1
+    return sum(1 << part - 32 for part in range(first, last + 1))
 
 
 class Segment:
@@ -124,11 +134,15 @@ class Segment:
         footer = fields_of(self.open(end - size, size, FOOTER), "pairs", "directory", "files",
                            "geometry", "column_type")
         geometry = footer["geometry"]
+        self.range_bits = geometry.pop("range_bits", 0)
         if geometry.pop("fingerprint_bits") != 38 or len(geometry) != 3:
             raise Refused("geometry")
         self.page_bits, self.bucket_bits, self.group_bits = (
             geometry[name] for name in ("page_bits", "bucket_bits", "group_bits"))
         self.remainder_bits = 38 - self.page_bits - self.bucket_bits
+        self.place_bits = self.group_bits + self.range_bits
+        if self.range_bits > 6 or self.place_bits > 26:
+            raise Refused("geometry")
         self.physical_type = footer["column_type"]["physical_type"]
         table = self.open(footer["files"], end - size - footer["files"], FILES)
         self.files = file_table(table)
@@ -161,7 +175,7 @@ class Segment:
         [n] = struct.unpack("<I", content[:4])
         start = 4 + (n + 2**self.bucket_bits + 7) // 8
         bits = int.from_bytes(content[4:start], "little")
-        width = (self.remainder_bits + self.group_bits + 7) // 8
+        width = (self.remainder_bits + self.place_bits + 7) // 8
         if len(content) != start + n * width:
             raise Refused("size of a page")
         here = entry = 0
@@ -170,8 +184,10 @@ class Segment:
                 if here == bucket:
                     at = start + entry * width
                     stored = int.from_bytes(content[at:at + width], "little")
-                    if stored >> self.group_bits == remainder:
-                        yield self.place(stored & 2**self.group_bits - 1)
+                    if stored >> self.place_bits == remainder:
+                        place = stored & 2**self.place_bits - 1
+                        yield *self.place(place >> self.range_bits), \
+                            place & 2**self.range_bits - 1 if self.range_bits else 1
                 entry += 1
             else:
                 here += 1

@@ -8,7 +8,7 @@ from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Body, Manifest
 from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import CachedKms
-from secure_bloom.reader import ParquetFile
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.storage.files import make_folder
 
@@ -27,7 +27,7 @@ def plant(table, column, kms, master_key=None, *, change=lambda entries: entries
     manifest = Manifest.new(column, master_key, CachedKms(kms))
     entries = []
     for path, stamp in place.listing().items():
-        with ParquetFile(table / path, kms) as file:
+        with OpenFile(table / path, kms) as file:
             entries.append(FileEntry.of(file, path, stamp))
             found = next((leaf.type for leaf in file.columns if leaf.path == column), None)
             column_type = column_type or found

@@ -2,8 +2,6 @@
 
 import itertools
 import os
-import time
-import uuid
 from functools import partial
 
 import pyarrow as pa
@@ -20,11 +18,8 @@ from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.operations.rotation import rotate_master_keys
 from secure_bloom.storage.files import make_folder, write_file
 from tests.index.helpers import ENCRYPTION, KMS, LOCAL, age, write
+from tests.storage.objects import Objects, new_objects
 from tests.storage.s3 import BUCKET
-from tests.tiers import sweep_where
-
-pytestmark = sweep_where(lambda place=None, files=None, **_: place == "object"
-                         and files is PlainFiles)
 
 OPTIONS = {"compression": "none", "use_dictionary": False, "write_statistics": False}
 
@@ -72,16 +67,13 @@ class PlainFiles(Files):
     encryption = None
 
 
-@pytest.fixture(params=["local", "object"])
-def place(request):
-    return request.param
-
-
-@pytest.fixture
-def where(place, request, tmp_path):
-    if place == "local":
+@pytest.fixture(params=["local", "objects"])
+def where(request, tmp_path):
+    if request.param == "local":
         return LOCAL, str(tmp_path)
-    return request.getfixturevalue("s3").filesystem_of(), f"{BUCKET}/{uuid.uuid4().hex}"
+    objects = new_objects()
+    objects.seconds_behind = 1000
+    return Objects(objects), f"{BUCKET}/t"
 
 
 @pytest.fixture(params=[Files, PlainFiles])
@@ -101,12 +93,12 @@ AGES = itertools.count(10)
 
 
 def later(files, name):
-    """Give a file a time of its own, or wait where that is impossible."""
+    """Give a file, or what is written next, a time of its own."""
     if files.filesystem.type_name == "local":
         mtime = os.stat(files.path(name)).st_mtime_ns - next(AGES) * 10**9
         os.utime(files.path(name), ns=(mtime, mtime))
     else:
-        time.sleep(1.01)  # times are whole seconds
+        files.filesystem.handler.objects.seconds_behind -= 2
 
 
 def test_an_added_file(files):
@@ -222,7 +214,7 @@ def test_a_sealed_file_keeps_its_coverage(where):
     files = Files(*where)
     table = pa.table({"ssn": [f"{number:06}" for number in range(20)]})
     write_file(files.filesystem, files.path("0.parquet"), leaking_file(
-        table, ["ssn"], KMS, encryption=ENCRYPTION, kms=KMS, row_group_size=10))
+        table, ["ssn"], KMS, encryption=ENCRYPTION, row_group_size=10))
     files.build()
     later(files, "0.parquet")
     assert secure_bloom.seal(files.path("0.parquet"), KMS, filesystem=files.filesystem).failed == {}
@@ -245,17 +237,17 @@ def test_a_file_that_changes_between_listing_and_reading_is_not_covered(where, m
     files = Files(*where)
     for number in range(2):
         files.write(f"{number}.parquet", 100 * number)
-    original = update.ParquetFile
+    original = update.OpenFile
     written = []
 
-    def opened(source, kms):
+    def opened(source, kms, **options):
         if source.name.endswith("1.parquet") and len(written) == 1:  # the second time: to index it
             later(files, "1.parquet")
             files.write("1.parquet", 500)
         written.extend([1] if source.name.endswith("1.parquet") else [])
-        return original(source, kms)
+        return original(source, kms, **options)
 
-    monkeypatch.setattr(update, "ParquetFile", opened)
+    monkeypatch.setattr(update, "OpenFile", opened)
     written.append(1)
     result = files.build()
     assert set(result.uncovered) | set(result.failed) == {"1.parquet"}

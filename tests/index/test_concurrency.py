@@ -19,6 +19,7 @@ from secure_bloom.index.publishing import publish
 from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import CachedKms
 from tests.index.helpers import KMS, LOCAL, age, folder_of, manifests_of, segments_of, write
+from tests.storage.objects import Objects, new_objects
 from tests.storage.s3 import BUCKET
 from tests.storage.stores import coarse_store
 
@@ -271,12 +272,11 @@ def test_a_file_that_another_writer_overwrites_counts_as_theirs(tmp_path):
     assert (tmp_path / "x").read_bytes() == b"theirs"
 
 
-@pytest.mark.parametrize("store", ["local", "coarse", "memory", "s3"])
-def test_a_file_is_created_once(tmp_path, store, request):
+@pytest.mark.parametrize("store", ["local", "coarse", "memory", "objects"])
+def test_a_file_is_created_once(tmp_path, store):
     path = str(tmp_path / "new" / "x")
-    if store == "s3":
-        filesystem = request.getfixturevalue("s3").filesystem_of()
-        path = f"{BUCKET}/{uuid.uuid4().hex}"
+    if store == "objects":
+        filesystem, path = Objects(new_objects()), f"{BUCKET}/x"
     elif store == "memory":
         filesystem = pa_fs.PyFileSystem(pa_fs.FSSpecHandler(fsspec.filesystem("memory")))
     else:

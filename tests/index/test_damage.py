@@ -64,9 +64,9 @@ def make(folder, encryption="column", values=VALUES):
     return folder
 
 
-def lookup(table, kms=KMS):
+def lookup(table, keys=KMS):
     column_index._opened.clear()
-    return Index.open(table, kms).lookup("ssn", PROBES)
+    return Index.open(table, keys).lookup("ssn", PROBES)
 
 
 def quick_lookup(table, listing):
@@ -520,13 +520,13 @@ def test_an_index_is_compared_with_few_files_once(table, monkeypatch):
 
 
 def files_opened_to_check_encryption(monkeypatch):
-    opened, original = [], identity.ParquetFile
+    opened, original = [], identity.OpenFile
 
     def open_file(source, kms):
         opened.append(source.name)
         return original(source, kms)
 
-    monkeypatch.setattr(identity, "ParquetFile", open_file)
+    monkeypatch.setattr(identity, "OpenFile", open_file)
     return opened
 
 

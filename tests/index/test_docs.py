@@ -12,7 +12,7 @@ import pytest
 TEXT = (Path(__file__).parents[2] / "docs" / "table-index.md").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_examples(tmp_path):
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     if shutil.which("secure-bloom", path=path) is None:

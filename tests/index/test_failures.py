@@ -10,7 +10,6 @@ import pyarrow.fs as pa_fs
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-import secure_bloom
 from secure_bloom.errors import (
     ChangedMeanwhileError,
     FormatError,
@@ -31,6 +30,7 @@ from secure_bloom.index.table import Table
 from secure_bloom.index.written_hashes import WrittenHashes
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.material import KeyMaterial
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.small_files import read_small
 from secure_bloom.storage.visibility import GENERATION, STAGING
 from tests.index.helpers import INT64, KMS, LOCAL, build_segment, entry, folder_of, write
@@ -150,18 +150,23 @@ def test_a_column_that_cannot_be_spilled_is_forgotten(monkeypatch):
 
 
 def test_an_update_that_has_no_room_for_a_file_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(building, "MAX_ROW_GROUPS", 3)
+    monkeypatch.setattr(building, "MAX_NEW_ROW_GROUPS", 3)
     write(tmp_path / "a.parquet", [1, 2], encryption=None, rows=1)
     key = SentKey(new_manifest("ssn", None, None, False))
     maker = SegmentMaker(LOCAL, str(tmp_path), "ssn", key, {})
     table = Table(LOCAL, str(tmp_path))
     [(path, stamp)] = table.listing().items()
-    with secure_bloom.ParquetFile(tmp_path / path) as file:
+    with OpenFile(tmp_path / path) as file:
         assert maker.add(file, "first", stamp) == INDEXED
         with pytest.raises(UnsupportedError, match="update the index again"):
             maker.add(file, "second", stamp)
+        monkeypatch.setattr(building, "MAX_NEW_ROW_GROUPS", 1)
+        other = SegmentMaker(LOCAL, str(tmp_path), "ssn", key, {})
+        # Their numbers would need bits of the fingerprints.
+        assert other.add(file, path, stamp) == "2 row groups are too many for an index"
     (tmp_path / "_index" / "ssn").mkdir(parents=True)
     assert len(maker.write().segments) == 1
+    assert not other.write().segments
 
 
 def test_a_generation_that_disappears_while_it_is_read_is_unknown(tmp_path, monkeypatch):
@@ -191,11 +196,11 @@ def test_a_file_that_changes_after_it_was_listed_is_not_covered(tmp_path):
 def test_a_row_group_is_indexed_in_several_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(column_segments, "_PART", 100)
     write(tmp_path / "a.parquet", range(450), encryption=None, rows=250)
-    with secure_bloom.ParquetFile(tmp_path / "a.parquet") as file:
+    with OpenFile(tmp_path / "a.parquet") as file:
         [column] = file.columns
         parts = list(column_segments.column_hashes(file, column))
     for row_group, size in [(0, 250), (1, 200)]:
-        hashes = np.concatenate([part for number, part in parts if number == row_group])
+        hashes = np.concatenate([part.hashes for part in parts if part.row_group == row_group])
         assert np.unique(hashes).size == size
 
 

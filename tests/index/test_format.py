@@ -7,13 +7,16 @@ import json
 import struct
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 import secure_bloom
 from secure_bloom.index import Index, build
+from secure_bloom.parquet.row_ranges import ALL_PARTS
 from tests.index import format_reader
 from tests.index.helpers import KEYS, KMS, folder_of, write
+from tests.reading.ways import with_ranges
 
 
 def unwrap(material: str, keys=KEYS) -> bytes:
@@ -63,7 +66,8 @@ def check(table):
         for place in (0, 9, 10, 29):
             found = index.lookup(listing_of(table), f"v{number}-{place}".encode())
             rows = 10 if number < 2 else 3000
-            assert found == ({f"day={number}/x.parquet": {place // rows}}, {"new.parquet"})
+            assert found == ({f"day={number}/x.parquet": {place // rows: ALL_PARTS}},
+                             {"new.parquet"})
     assert index.lookup(listing_of(table), b"absent") == ({}, {"new.parquet"})
     for segment in index.segments:
         for row in segment.files:
@@ -73,8 +77,8 @@ def check(table):
                 assert digest == format_reader.footer_digest(table / row["path"])
 
 
+@pytest.mark.slow
 def test_values_of_several_pages(tmp_path):
-    import pyarrow as pa
     write(tmp_path / "x.parquet", pa.array(range(40_000)), rows=1000, column="n", encryption=None)
     build(tmp_path, "n", encryption=None)
     index = format_reader.Index(folder_of(tmp_path, "n").path, "n")
@@ -82,7 +86,22 @@ def test_values_of_several_pages(tmp_path):
     assert len(segment.pages) == 8 and segment.physical_type == "INT64"
     for value in range(0, 40_000, 399):
         found, _ = index.lookup(listing_of(tmp_path), struct.pack("<q", value))
-        assert found == {"x.parquet": {value // 1000}}
+        assert found == {"x.parquet": {value // 1000: ALL_PARTS}}
+
+
+@pytest.mark.parametrize("rows, row_groups, bits", [(640, 1, 6), (10_000, 2, 6), (2**20, 1, 5)])
+def test_the_rows_of_values(tmp_path, rows, row_groups, bits):
+    with with_ranges():
+        write(tmp_path / "x.parquet", pa.array(range(rows)), rows=rows // row_groups, column="n",
+              encryption=None)
+        build(tmp_path, "n", encryption=None)
+    index = format_reader.Index(folder_of(tmp_path, "n").path, "n")
+    assert [segment.range_bits for segment in index.segments] == [bits]
+    for value in range(0, rows, rows // 50):
+        group, row = divmod(value, rows // row_groups)
+        found, _ = index.lookup(listing_of(tmp_path), struct.pack("<q", value))
+        part = row * 2**(bits - 1) // (rows // row_groups)
+        assert found == {"x.parquet": {group: format_reader.parts_of(2**(bits - 1) + part)}}
 
 
 def test_the_reader_is_independent():

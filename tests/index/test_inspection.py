@@ -21,8 +21,8 @@ def table(tmp_path):
     return tmp_path
 
 
-def inspect(table, kms=KMS):
-    return inspect_index(folder_of(table), cached(kms), {})
+def inspect(table, keys=KMS):
+    return inspect_index(folder_of(table), cached(keys), {})
 
 
 def test_an_index_without_a_complete_manifest(table):

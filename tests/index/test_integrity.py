@@ -73,9 +73,9 @@ def test_a_planted_omission_is_found(tmp_path, monkeypatch):
     original = column_segments.column_hashes
 
     def hashes(file, column):
-        for row_group, portion in original(file, column):
-            yield row_group, portion[1:] if (file.name[-9:], row_group) == ("1.parquet", 1) \
-                else portion
+        for portion in original(file, column):
+            yield portion._replace(hashes=portion.hashes[1:]) \
+                if (file.name[-9:], portion.row_group) == ("1.parquet", 1) else portion
 
     for number in range(3):
         write(tmp_path / f"{number}.parquet", [f"secret-{number}-{n}" for n in range(20)], rows=10)
@@ -134,8 +134,8 @@ def test_wrong_pages_are_found(table, monkeypatch, fault, message):
     original = integrity.Segment.decode
 
     def decode(self, first, last):
-        for top, groups in original(self, first, last):
-            yield (top[::-1], groups[::-1]) if fault == "order" else (top[1:], groups[1:])
+        for parts in original(self, first, last):
+            yield tuple(part[::-1] if fault == "order" else part[1:] for part in parts)
 
     monkeypatch.setattr(integrity.Segment, "decode", decode)
     found = [one for one in verify(table).findings if one.kind == "segment"]
@@ -323,10 +323,10 @@ def test_a_file_that_could_not_be_covered_counts_as_added(tmp_path, monkeypatch)
     original = column_segments.column_hashes
 
     def hashes(file, column):
-        for row_group, portion in original(file, column):
-            if row_group == 1 and file.name.endswith("1.parquet"):
+        for portion in original(file, column):
+            if portion.row_group == 1 and file.name.endswith("1.parquet"):
                 shutil.copy(tmp_path / "other", tmp_path / "1.parquet")
-            yield row_group, portion
+            yield portion
 
     for number in range(2):
         write(tmp_path / f"{number}.parquet", range(100 * number, 100 * number + 20), rows=10)

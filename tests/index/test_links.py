@@ -37,6 +37,15 @@ def test_only_files_that_this_library_makes_are_vacuumed(table):
     assert others.isdisjoint(deleted) and own.isdisjoint(os.listdir(folder))
 
 
+def test_names_that_are_not_utf8_belong_to_nobody(table):
+    os.mkdir(os.fsencode(table / "_index") + b"/\xff\xfe")
+    os.close(os.open(os.fsencode(table / "_index" / "ssn") + b"/\xff", os.O_CREAT))
+    assert Index.open(table, KMS).columns == ["ssn"]
+    Index.open(table, KMS).vacuum(0)
+    with pytest.raises(UnsupportedError, match="not valid UTF-8: rename"):
+        secure_bloom.find(table, "ssn", "v1", KMS)
+
+
 @pytest.mark.parametrize("place", ["_index", "_index/ssn"])
 def test_nothing_changes_behind_a_link_in_place_of_an_index(table, tmp_path, place, caplog):
     """The folder behind it has an index, too, so everything but its place is as it should be."""
@@ -55,7 +64,7 @@ def test_nothing_changes_behind_a_link_in_place_of_an_index(table, tmp_path, pla
             change()
     assert "out of the table" in str(index.rotate(old="pii", new="new").failed)
     secure_bloom.write_dataset(pa.table({"ssn": ["v5"]}), table, mode="append",
-                               encryption=ENCRYPTION, keys=KMS, index="ssn")
+                               encryption=ENCRYPTION, keys=KMS, index_columns="ssn")
     assert "out of the table" in caplog.text
     assert {path: path.read_bytes() for path in victim.rglob("*.*")} == before
     for value in ("v1", "v3", "v4", "v5"):  # reading goes on

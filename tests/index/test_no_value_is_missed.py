@@ -70,6 +70,7 @@ class Updates(threading.Thread):
             raise
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("files", [100, pytest.param(10_000, marks=pytest.mark.soak)])
 def test_no_value_is_missed_before_during_and_after_updates_and_merges(tmp_path, files):
     folder = tmp_path / "t"

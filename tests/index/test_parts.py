@@ -74,6 +74,7 @@ def pairs_of(segment):
     return [np.stack(one) for one in segment.decode(0, segment.geometry.num_pages)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", [1, 2, 4, 16])
 def test_the_pairs_are_those_of_a_segment_in_one_file(table, parts, tmp_path_factory):
     other = shutil.copytree(table, tmp_path_factory.mktemp("x") / "other")
@@ -144,7 +145,7 @@ def test_a_damaged_part_is_an_error_and_readers_search_the_files(table, fault):
     values = [*values_of(0), *values_of(1), *values_of(2)]
     column_index._opened.clear()
     errors = 0
-    for value in sorted({*values}):
+    for value in sorted({*values})[::3]:
         try:
             found = Index.open(table, KMS).lookup("ssn", value).row_groups[0]
         except (ChangedMeanwhileError, FormatError, AuthenticationError) as error:

@@ -33,11 +33,11 @@ def without(*names) -> InMemoryKms:
     return InMemoryKms({name: key for name, key in KEYS.items() if name not in names})
 
 
-def write(path, start=0, kms=None, **options):
+def write(path, start=0, keys=None, **options):
     path.parent.mkdir(parents=True, exist_ok=True)
     table = pa.table({"ssn": range(start, start + 40), "name": [f"n{i}" for i in range(40)],
                       "city": ["Rome"] * 40})
-    options = {"keys": kms or InMemoryKms(KEYS),
+    options = {"keys": keys or InMemoryKms(KEYS),
                "encryption": EncryptionConfiguration("footer", {"old": ["ssn"],
                                                                 "other": ["name"]}), **options}
     secure_bloom.write_table(table, path, **options)

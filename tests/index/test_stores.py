@@ -8,19 +8,19 @@ import pytest
 
 import secure_bloom
 from secure_bloom.errors import ChangedMeanwhileError
-from secure_bloom.index import Index, build, column_index, column_update, geometry
-from secure_bloom.index.compaction import compact
-from secure_bloom.index.folder import IndexFolder
+from secure_bloom.index import Index, build, column_index, column_update
 from secure_bloom.index.table import Table
-from secure_bloom.keys.cache import cached
-from tests.index.helpers import ENCRYPTION, KMS, LOCAL, in_parts, write
+from tests.index.helpers import ENCRYPTION, KMS, LOCAL, write
+from tests.storage.objects import Objects, new_objects
 from tests.storage.s3 import BUCKET
 
 
-@pytest.fixture
-def on_s3(s3):
+@pytest.fixture(params=["objects", pytest.param("s3", marks=[pytest.mark.slow, pytest.mark.sweep])])
+def on_s3(request):
     """A table of three files with an index of two segments."""
-    filesystem, where = s3.filesystem_of(), f"{BUCKET}/{uuid.uuid4().hex}"
+    filesystem, where = Objects(new_objects()), f"{BUCKET}/{uuid.uuid4().hex}"
+    if request.param == "s3":
+        filesystem = request.getfixturevalue("s3").filesystem_of()
     for number in range(3):
         write(f"{where}/{number}.parquet", [f"v{number}"], filesystem=filesystem)
         if number:
@@ -59,40 +59,6 @@ def test_a_lookup_tries_once_again_if_segments_are_deleted_during_it(on_s3, monk
     monkeypatch.setattr(column_index.ColumnIndex, "find", find)
     found = Index.open(where, KMS, filesystem=filesystem).lookup("ssn", "v1")
     assert (found.row_groups, calls) == ([{"1.parquet": [0]}], [2, 1])
-
-
-def test_an_update_repairs_an_index_whose_segment_is_missing(on_s3):
-    filesystem, where = on_s3
-    index = Index.open(where, KMS, filesystem=filesystem)
-    opened = index.column("ssn")
-    filesystem.delete_file(opened.folder.segment_path(opened.segments[0].info.name))
-    column_index._opened.clear()
-    with pytest.raises(ChangedMeanwhileError, match="update"):
-        index.lookup("ssn", "v0")
-    assert index.update().indexed == 2
-    assert index.lookup("ssn", ["v0", "v1", "v2"]).row_groups == \
-        [{f"{number}.parquet": [0]} for number in range(3)]
-
-
-def test_a_segment_in_parts_whose_part_is_lost(on_s3, monkeypatch):
-    filesystem, where = on_s3
-    monkeypatch.setattr(geometry, "_PAGE_BITS", 1)  # two pages
-    table, client = Table(filesystem, where), cached(KMS)
-    folder = IndexFolder(filesystem, where, "ssn")
-    assert compact(table, folder, client, merge=in_parts(2)) == 2
-    index = Index.open(where, KMS, filesystem=filesystem)
-    found = [{f"{number}.parquet": [0]} for number in range(3)]
-    assert index.lookup("ssn", ["v0", "v1", "v2"]).row_groups == found
-    [info] = index.column("ssn").manifest.body.segments
-    assert len(info.parts) == 2
-    for part in info.parts:
-        filesystem.delete_file(folder.segment_path(part.name))
-    column_index._opened.clear()
-    with pytest.raises(ChangedMeanwhileError, match="missing") as raised:
-        index.lookup("ssn", "v0")
-    assert raised.value.file.endswith(".part")
-    assert index.update().indexed == 3
-    assert index.lookup("ssn", ["v0", "v1", "v2"]).row_groups == found
 
 
 def test_verify_on_a_store(on_s3):

@@ -14,9 +14,12 @@ from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.errors import ColumnError
 from secure_bloom.index import written_hashes
 from secure_bloom.index.column_segments import column_hashes, leaf_column
-from secure_bloom.index.geometry import pack, sorted_pairs
+from secure_bloom.index.geometry import pack, place_of, sorted_pairs
 from secure_bloom.index.sealing import IndexKey
 from secure_bloom.index.written_hashes import WrittenHashes
+from secure_bloom.parquet.row_ranges import RANGE_BITS
+from secure_bloom.reading.open_file import OpenFile
+from secure_bloom.reading.rows import read_rows
 
 KEY = IndexKey(b"k" * 32, b"i" * 16)
 
@@ -63,12 +66,16 @@ def written(column, data, observed=None, budget=2**24, **options):
         writer.observe_hashes(observed, found.add)
         writer.write_table(data, max(data.num_rows // 3, 1))
         writer.write_table(data)
-    return secure_bloom.ParquetFile(pa.py_buffer(sink.getvalue())), found, observed
+    return OpenFile(pa.py_buffer(sink.getvalue())), found, observed
 
 
 def pairs_of_file(file, column):
-    return sorted_pairs([np.concatenate([np.empty(0, np.uint64), *(
-        pack(KEY.fingerprints(hashes), group) for group, hashes in column_hashes(file, column))])])
+    return in_order(pack(KEY.fingerprints(one.hashes), place_of(one.row_group, one.range))
+                    for one in column_hashes(file, column))
+
+
+def in_order(parts):
+    return sorted_pairs([np.concatenate([np.empty(0, np.uint64), *parts])], range_bits=RANGE_BITS)
 
 
 @pytest.mark.parametrize("bloom_filters", [None, True])
@@ -84,8 +91,7 @@ def test_what_was_written_is_what_is_read(name, bloom_filters):
             assert parts is None  # nothing was written: the file is read, which takes no time
             continue
         assert parts is not None
-        together = sorted_pairs([np.concatenate([np.empty(0, np.uint64), *parts])])
-        np.testing.assert_array_equal(together, pairs_of_file(file, column))
+        np.testing.assert_array_equal(in_order(parts), pairs_of_file(file, column))
     found.close()
 
 
@@ -96,7 +102,7 @@ def test_int96_timestamps(unit):
     column = leaf_column(file, "c")
     parts = found.pairs(column)
     assert parts is not None
-    np.testing.assert_array_equal(sorted_pairs([np.concatenate(list(parts))]),
+    np.testing.assert_array_equal(in_order(parts),
                                   pairs_of_file(file, column))
 
 
@@ -108,7 +114,7 @@ def test_values_that_cannot_be_hashed_do_not_stop_a_write_without_filters(monkey
     data = pa.table({"c": [1, 2]})
     file, found, _ = written("c", data)
     assert found.pairs(leaf_column(file, "c")) is None
-    assert file.read().num_rows == 4
+    assert read_rows(file).num_rows == 4
     with pytest.raises(ColumnError, match="planted"):
         written("c", data, bloom_filters=["c"])
 
@@ -126,7 +132,7 @@ def test_memory_is_bounded():
     store = found._stores["c"]
     assert len(store) == 10_000 and store.num_in_memory == 0
     column = leaf_column(file, "c")
-    np.testing.assert_array_equal(sorted_pairs([np.concatenate(list(found.pairs(column)))]),
+    np.testing.assert_array_equal(in_order(found.pairs(column)),
                                   pairs_of_file(file, column))
     spill = store._spill
     found.close()
@@ -139,7 +145,7 @@ def test_what_is_spilled_is_read_back():
     found.spill()
     assert found.num_in_memory == 0
     column = leaf_column(file, "c")
-    np.testing.assert_array_equal(sorted_pairs([np.concatenate(list(found.pairs(column)))]),
+    np.testing.assert_array_equal(in_order(found.pairs(column)),
                                   pairs_of_file(file, column))
     found.close()
 
@@ -151,7 +157,7 @@ def test_after_an_error_the_column_is_read_from_the_file(monkeypatch):
     monkeypatch.setattr(written_hashes.PairStore, "add", fails)
     file, found, _ = written("c", pa.table({"c": [1, 2], "d": [3, 4]}), ["c", "d"])
     assert found.pairs(leaf_column(file, "c")) is None
-    assert file.read().num_rows == 4
+    assert read_rows(file).num_rows == 4
 
 
 def test_columns_must_exist_and_have_a_type_of_filters():

@@ -23,7 +23,7 @@ needs_build = pytest.mark.skipif(not (BUILT / MANIFEST).exists(),
                                  reason="the kernels are not built")
 
 
-@pytest.mark.slow
+@pytest.mark.build
 def test_the_build_needs_only_what_pyproject_names():
     """When pip builds a wheel, no other requirement of the package is installed."""
     requires = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
@@ -50,6 +50,7 @@ def test_the_libraries_are_those_of_this_source_tree():
     assert building.is_current(BUILT), "run python -m build_kernels"
 
 
+@pytest.mark.slow
 def test_all_sources_of_the_kernels_make_a_build_stale():
     """All modules that the numba functions import, apart from those that only raise errors."""
     code = ("import sys; from secure_bloom.parquet import footer_kernels\n"

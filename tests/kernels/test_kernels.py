@@ -1,7 +1,7 @@
 """The kernels of all kinds and the xxhash library agree, bit by bit."""
 
 import random
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pyarrow as pa
@@ -12,23 +12,29 @@ from xxhash import xxh64_intdigest
 
 from secure_bloom.kernels import bulk, vectorized
 from secure_bloom.kernels.scalar import block_index, block_masks, check_hash
-from tests.support import COMPILED, examples, implementation
+from tests import tiers
+from tests.support import COMPILED, EACH_COMPILED, examples, implementation
 
 RANDOM = random.Random(1)
-MODULES = [implementation(name).bulk for name in ("numpy", *COMPILED)]
 NOISE = np.frombuffer(RANDOM.randbytes(4096), dtype=np.uint8)
 
 
-@pytest.fixture(params=["numpy", *COMPILED], scope="module")
+@pytest.fixture(params=["numpy", *EACH_COMPILED], scope="module")
 def module(request):
     """Kernels of any kind."""
     return implementation(request.param).bulk
 
 
-@pytest.fixture(params=COMPILED, scope="module")
+@pytest.fixture(params=EACH_COMPILED, scope="module")
 def kernels(request):
     """Compiled kernels."""
     return implementation(request.param).bulk
+
+
+def every_module():
+    """Kernels of all kinds that this tier tries."""
+    return [implementation(name).bulk for name in ("numpy", *COMPILED)
+            if name != "numba" or tiers.tier != "check"]
 
 
 def hash_binary(module, offsets, data):
@@ -42,11 +48,10 @@ def digests(offsets, data):
     return [xxh64_intdigest(raw[a:b]) for a, b in pairwise(offsets)]
 
 
-@pytest.mark.parametrize("alignment", range(8))
-def test_every_length_at_every_alignment(module, alignment):
-    for length in range(201):
+def test_every_length_at_every_alignment(module):
+    for alignment, length in product(range(8), range(201)):
         offsets = np.array([alignment, alignment + length], dtype=np.int64)
-        assert hash_binary(module, offsets, NOISE) == digests(offsets, NOISE), length
+        assert hash_binary(module, offsets, NOISE) == digests(offsets, NOISE), offsets
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
@@ -75,11 +80,11 @@ def test_empty_strings_of_no_data(module):
     assert hashes == [xxh64_intdigest(b"")] * 3
 
 
-@pytest.mark.parametrize("width", [1, 2, 3, 7, 8, 12, 16, 31, 32, 33, 63, 64, 100])
-def test_values_of_fixed_width(module, width):
-    out = np.zeros(len(NOISE) // width, dtype=np.uint64)
-    module.hash_fixed(NOISE[:out.size * width], width, out)
-    assert out.tolist() == digests(range(0, (out.size + 1) * width, width), NOISE)
+def test_values_of_fixed_width(module):
+    for width in (1, 2, 3, 7, 8, 12, 16, 31, 32, 33, 63, 64, 100):
+        out = np.zeros(len(NOISE) // width, dtype=np.uint64)
+        module.hash_fixed(NOISE[:out.size * width], width, out)
+        assert out.tolist() == digests(range(0, (out.size + 1) * width, width), NOISE), width
 
 
 @pytest.mark.parametrize("kind", [np.uint32, np.uint64])
@@ -96,7 +101,7 @@ def test_random_strings(values, alignment):
     data = np.frombuffer(bytes(alignment) + b"".join(values), dtype=np.uint8)
     offsets = np.cumsum([alignment, *map(len, values)], dtype=np.int64)
     expected = [xxh64_intdigest(value) for value in values]
-    for module in MODULES:
+    for module in every_module():
         assert hash_binary(module, offsets, data) == expected
 
 
@@ -107,7 +112,7 @@ def test_random_hashes_give_the_same_filter_and_answers(num_blocks, inserted, as
     inserted = np.array(inserted, dtype=np.uint64)
     asked = np.concatenate([np.array(asked, dtype=np.uint64), inserted])
     filters, answers = [], []
-    for module in MODULES:
+    for module in every_module():
         words = np.zeros((num_blocks, 8), np.uint32)
         module.insert_hashes(words, inserted)
         out = np.zeros(asked.size, bool)
@@ -120,14 +125,14 @@ def test_random_hashes_give_the_same_filter_and_answers(num_blocks, inserted, as
     assert all(answers[0][asked.size - inserted.size:])
 
 
-@pytest.mark.parametrize("num_blocks", [1, 2, 3, 2**22])
-@pytest.mark.parametrize("value", [0, 2**32 - 1, 2**63, 2**64 - 1])
-def test_the_first_and_the_last_block_are_reached(module, num_blocks, value):
-    words = np.zeros((num_blocks, 8), np.uint32)
-    module.insert_hashes(words, np.array([value], np.uint64))
-    block = (value >> 32) * num_blocks >> 32
-    assert np.bitwise_count(words[block]).tolist() == [1] * 8
-    assert np.count_nonzero(words) == 8
+def test_the_first_and_the_last_block_are_reached(module):
+    for num_blocks, value in [*product((1, 2, 3), (0, 2**32 - 1, 2**63)),
+                              *product((1, 2, 3, 2**22), (2**64 - 1,))]:
+        words = np.zeros((num_blocks, 8), np.uint32)
+        module.insert_hashes(words, np.array([value], np.uint64))
+        block = (value >> 32) * num_blocks >> 32
+        assert np.bitwise_count(words[block]).tolist() == [1] * 8, (num_blocks, value)
+        assert np.count_nonzero(words) == 8, (num_blocks, value)
 
 
 # --- many values: vectors, batches, look-ahead, threads ------------------------------------------
@@ -171,25 +176,28 @@ def threads(request, monkeypatch):
     pa.set_cpu_count(before)
 
 
-@pytest.mark.parametrize("count", COUNTS)
-@pytest.mark.parametrize("kind", [np.uint32, np.uint64])
-def test_words_of_every_count(kernels, count, kind, threads):
-    values = random_words(count, kind)
-    assert np.array_equal(hashed(kernels, values), hashed(vectorized, values))
+def test_words_of_every_count(kernels, threads):
+    for count, kind in product(COUNTS, (np.uint32, np.uint64)):
+        values = random_words(count, kind)
+        assert np.array_equal(hashed(kernels, values), hashed(vectorized, values)), (count, kind)
 
 
-@pytest.mark.parametrize("count", COUNTS)
-@pytest.mark.parametrize("num_blocks", SIZES)
-def test_filters_of_every_size(kernels, count, num_blocks, threads):
+def test_filters_of_every_size(kernels, threads):
+    for count, num_blocks in product(COUNTS, SIZES):
+        check_filter_of_size(kernels, count, num_blocks)
+
+
+def check_filter_of_size(kernels, count, num_blocks):
     values = random_words(count)
     for method, inserted in (("insert_hashes", values), ("insert_words", values),
                              ("insert_words", random_words(count, np.uint32))):
         expected = filter_of(vectorized, num_blocks, method, inserted)
-        assert np.array_equal(filter_of(kernels, num_blocks, method, inserted), expected)
+        found = filter_of(kernels, num_blocks, method, inserted)
+        assert np.array_equal(found, expected), (count, num_blocks, method)
     asked = np.concatenate([hashed(vectorized, inserted), random_words(count, seed=1)])
     found = answers(kernels, expected, asked)
-    assert found[:count].all()
-    assert np.array_equal(found, answers(vectorized, expected, asked))
+    assert found[:count].all(), (count, num_blocks)
+    assert np.array_equal(found, answers(vectorized, expected, asked)), (count, num_blocks)
 
 
 def test_threads_add_to_what_a_filter_holds(kernels, threads):
@@ -200,16 +208,18 @@ def test_threads_add_to_what_a_filter_holds(kernels, threads):
     assert np.array_equal(words, filter_of(vectorized, 7, "insert_hashes", both))
 
 
-@pytest.mark.parametrize("lengths", [
-    [9] * 5000, [0] * 5000, [300] * 40, range(400), [*range(40)] * 250, [7, 7, 7, 7, 8, 9] * 900,
-    [0, 1000, 5], [3] * 4096 + [4] * 4096, [255, 256, 257] * 30], ids=lambda value: str(value)[:25])
-@pytest.mark.parametrize("kind", [np.int32, np.int64])
-def test_strings_of_mixed_lengths(kernels, lengths, kind, threads):
-    lengths = np.random.default_rng(0).permutation(np.array(lengths))
-    offsets = np.cumsum([5, *lengths]).astype(kind)
-    data = np.frombuffer(RANDOM.randbytes(offsets[-1]), np.uint8)
-    assert hash_binary(kernels, offsets, data) == digests(offsets, data)
-    assert hash_binary(kernels, offsets[3:], data) == digests(offsets[3:], data)
+MIXED = ([9] * 5000, [0] * 5000, [300] * 40, range(400), [*range(40)] * 250,
+         [7, 7, 7, 7, 8, 9] * 900, [0, 1000, 5], [3] * 4096 + [4] * 4096, [255, 256, 257] * 30)
+
+
+def test_strings_of_mixed_lengths(kernels, threads):
+    for lengths, kind in product(MIXED, (np.int32, np.int64)):
+        permuted = np.random.default_rng(0).permutation(np.array(lengths))
+        offsets = np.cumsum([5, *permuted]).astype(kind)
+        data = np.frombuffer(RANDOM.randbytes(offsets[-1]), np.uint8)
+        expected, case = digests(offsets, data), (lengths[:6], kind)
+        assert hash_binary(kernels, offsets, data) == expected, case
+        assert hash_binary(kernels, offsets[3:], data) == expected[3:], case
 
 
 @given(st.lists(st.integers(0, 70), min_size=1, max_size=12), st.integers(1, 400))
@@ -217,16 +227,16 @@ def test_strings_of_mixed_lengths(kernels, lengths, kind, threads):
 def test_random_mixes_of_lengths(lengths, count):
     offsets = np.cumsum([0, *random.Random(count).choices(lengths, k=count)])
     data = np.frombuffer(random.Random(0).randbytes(offsets[-1]), np.uint8)
-    for module in MODULES:
+    for module in every_module():
         assert hash_binary(module, offsets, data) == digests(offsets, data)
 
 
-@pytest.mark.parametrize("width", [1, 4, 12, 16, 33])
-def test_many_values_of_fixed_width(kernels, width, threads):
-    data = np.frombuffer(RANDOM.randbytes(1003 * width), np.uint8)
-    out = np.zeros(1003, np.uint64)
-    kernels.hash_fixed(data, width, out)
-    assert out.tolist() == digests(range(0, data.size + 1, width), data)
+def test_many_values_of_fixed_width(kernels, threads):
+    for width in (1, 4, 12, 16, 33):
+        data = np.frombuffer(RANDOM.randbytes(1003 * width), np.uint8)
+        out = np.zeros(1003, np.uint64)
+        kernels.hash_fixed(data, width, out)
+        assert out.tolist() == digests(range(0, data.size + 1, width), data), width
 
 
 def test_threads_can_be_switched_off(kernels, monkeypatch, threads):
@@ -275,7 +285,7 @@ def test_numpy_hashes_words_of_every_count(kind, count):
 def test_numpy_fills_filters_in_each_way(num_blocks, count):
     values = random_words(count)
     words = filter_of(vectorized, num_blocks, "insert_hashes", values)
-    expected = filter_of(MODULES[1], num_blocks, "insert_hashes", values)
+    expected = filter_of(implementation(COMPILED[0]).bulk, num_blocks, "insert_hashes", values)
     assert np.array_equal(words, expected)
     assert answers(vectorized, words, values).all()
 

@@ -20,7 +20,7 @@ def test_kernels_release_the_gil():
     assert all(kernel.targetoptions["nogil"] for kernel in compiling.KERNELS)
 
 
-@pytest.mark.slow
+@pytest.mark.build  # numba compiles for seconds
 @pytest.mark.parametrize(("environment", "kept"), [
     ({"XDG_CACHE_HOME": "home/cache"}, "home/cache/numba"),
     ({"NUMBA_CACHE_DIR": "chosen"}, "chosen"),

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import secure_bloom
-from secure_bloom.keys.kms import LONGEST_RESPONSE
+from secure_bloom.keys.remote import LONGEST_RESPONSE
 from tests.peers.loopback import Loopback
 
 KEY = b"SECRET data key!"
@@ -37,7 +37,7 @@ def files_round_trip(client, footer_name: str, column_name: str, folder) -> None
     for double_wrapping in (True, False):
         path = folder / f"{double_wrapping}.parquet"
         secure_bloom.write_table(
-            table, path, kms=client, bloom_filters={"ssn": True},
+            table, path, keys=client, bloom_filters={"ssn": True},
             encryption=secure_bloom.EncryptionConfiguration(
                 footer_name, {column_name: ["ssn"]}, double_wrapping=double_wrapping))
         for filters, count in ((None, 100), ([("ssn", "==", "000000042")], 1),

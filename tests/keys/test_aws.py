@@ -9,7 +9,6 @@ from pathlib import Path
 import boto3
 import pytest
 import urllib3
-from moto.server import ThreadedMotoServer
 
 from secure_bloom.errors import (
     KeyAccessError,
@@ -57,6 +56,8 @@ def environment(monkeypatch, tmp_path):
 
 @pytest.fixture(scope="module")
 def moto():
+    from moto.server import ThreadedMotoServer  # takes a second
+
     server = ThreadedMotoServer("127.0.0.1", 0)
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server.start()
@@ -203,6 +204,7 @@ def test_refusals(proxy, status, code, kind, word):
     assert len(proxy.requests) == 1
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("status", "code"), [
     (500, "KMSInternalException"), (503, "DependencyTimeoutException"),
     (500, "KeyUnavailableException"), (400, "ThrottlingException"), (503, "anything")])
@@ -372,6 +374,7 @@ def test_endpoints_that_are_refused(url, monkeypatch):
     refused(ValueError, lambda: AwsKms(REGION, endpoint_url=url))
 
 
+@pytest.mark.slow
 def test_an_endpoint_of_the_environment_is_checked_too(monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL_KMS", "http://example.com")
     refused(ValueError, lambda: AwsKms(REGION).wrap_key(KEY, "a"), "unencrypted")
@@ -393,7 +396,7 @@ def test_limits_that_are_refused(limits):
 
 def test_without_boto3(monkeypatch):
     monkeypatch.setitem(sys.modules, "boto3", None)
-    refused(MissingExtraError, lambda: AwsKms(REGION).wrap_key(KEY, "a"), "secure_bloom[aws]")
+    refused(MissingExtraError, lambda: AwsKms(REGION).wrap_key(KEY, "a"), "pip install 'boto3>=")
 
 
 # --- processes, threads, secrets -----------------------------------------------------------------
@@ -406,6 +409,7 @@ def test_a_fork_opens_connections_of_its_own(proxy):
     connections_of_its_own_after_a_fork(client(proxy), "alias/footer")
 
 
+@pytest.mark.sweep
 def test_threads(moto, keys):
     in_threads(client(moto), "alias/footer", calls=64)
 

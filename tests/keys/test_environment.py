@@ -25,7 +25,6 @@ from secure_bloom.keys import (
     InMemoryKms,
     Keyring,
     from_environment,
-    keyring_file,
     list_master_keys,
     rotate_master_keys,
 )
@@ -50,7 +49,7 @@ def keyring(tmp_path) -> Keyring:
 def encrypted(tmp_path, keyring):
     path = tmp_path / "encrypted" / "a.parquet"
     path.parent.mkdir()
-    write_table(TABLE, path, bloom_filters=FILTERS, encryption=ENCRYPTION, kms=keyring)
+    write_table(TABLE, path, bloom_filters=FILTERS, encryption=ENCRYPTION, keys=keyring)
     return path
 
 
@@ -164,7 +163,7 @@ def test_an_empty_variable_names_nothing(encrypted, keyring, monkeypatch):
 
 def test_wrong_keys_of_the_environment_are_not_missing_ones(tmp_path, keyring, monkeypatch):
     path = tmp_path / "a.parquet"
-    write_table(TABLE, path, bloom_filters=FILTERS, kms=keyring,
+    write_table(TABLE, path, bloom_filters=FILTERS, keys=keyring,
                 encryption=EncryptionConfiguration("footer", {"pii": ["ssn"]},
                                                    plaintext_footer=True))
     data = bytearray(path.read_bytes())
@@ -227,7 +226,7 @@ def test_what_the_client_says_of_its_instance_goes_into_the_file(tmp_path, monke
     kms = EnvironmentKms(None, "awskms:")
     monkeypatch.setattr(kms, "_client", Instance({"footer": b"f" * 16}))
     path = tmp_path / "a.parquet"
-    write_table(TABLE, path, bloom_filters={}, kms=kms,
+    write_table(TABLE, path, bloom_filters={}, keys=kms,
                 encryption=EncryptionConfiguration("footer", uniform_encryption=True))
     use = list_master_keys(path, NO_KEYS).master_keys[0]
     assert (use.kms_instance_id, use.kms_instance_url) == ("instance 7", "DEFAULT")
@@ -235,7 +234,6 @@ def test_what_the_client_says_of_its_instance_goes_into_the_file(tmp_path, monke
 
 
 def test_a_keyring_with_a_passphrase_says_how_to_give_it(tmp_path, keyring, encrypted, monkeypatch):
-    monkeypatch.setattr(keyring_file, "_N", 2**10)
     keyring.set_passphrase("SECRET pass phrase 1")
     monkeypatch.setenv("SECURE_BLOOM_KEYRING", str(keyring.path))
     with pytest.raises(KeyringError, match=r"passphrase-file=.*SECURE_BLOOM_KEYRING"):
@@ -280,7 +278,7 @@ def test_the_commands_take_the_keys_of_the_environment(tmp_path, named):
     assert pq.read_table(path).num_rows == 1
 
 
-@pytest.mark.parametrize("option", ["--keyring", "--kms"])
+@pytest.mark.parametrize("option", ["--keyring", "--keys"])
 def test_options_of_a_command_win_over_the_environment(encrypted, keyring, broken, option):
     value = keyring.path if option == "--keyring" else f"keyring:{keyring.path}"
     assert run("inspect", encrypted, option, value).exit_code == 0

@@ -201,6 +201,7 @@ def test_failing_for_good(cloud, pauses, fault):
     assert [pause <= most for pause, most in zip(pauses, (1, 2, 4, 8, 10, 10), strict=True)]
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 def test_down_for_good(account):
     with CloudKms(account=account) as server:
@@ -358,7 +359,8 @@ def test_settings_that_are_refused(options):
 @pytest.mark.parametrize("module", ["google.cloud.kms_v1", "google_crc32c"])
 def test_without_the_packages(monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
-    refused(MissingExtraError, lambda: GcpKms(KEY_RING).wrap_key(KEY, "a"), "secure_bloom[gcp]")
+    refused(MissingExtraError, lambda: GcpKms(KEY_RING).wrap_key(KEY, "a"),
+            "pip install 'google-cloud-kms>=")
 
 
 # --- processes, threads, secrets -----------------------------------------------------------------
@@ -370,6 +372,7 @@ def test_other_processes(cloud, account):
     assert account.secret.encode() not in pickle.dumps(kms)
 
 
+@pytest.mark.slow
 def test_a_fork_opens_connections_of_its_own(cloud):
     connections_of_its_own_after_a_fork(client(cloud), "footer")
 

@@ -18,6 +18,7 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys import IcebergKeys, InMemoryKms
 from secure_bloom.keys.iceberg import KeyMetadata, manifest_list_key
+from tests.cases import for_each
 
 KEY, PREFIX = b"an AES-128 key !", b"an AAD prefix !!"
 #: version 1; 16 bytes; 16 bytes; 2,106,464
@@ -132,14 +133,13 @@ def test_a_changed_timestamp_or_another_key_is_an_error():
         manifest_list_key(metadata(), 7, OtherKms())
 
 
-@pytest.mark.parametrize("place", [
+@for_each("place", [
     ("properties",), ("properties", "encryption.key-id"), ("snapshots",), ("snapshots", 0),
     ("snapshots", 0, "snapshot-id"), ("snapshots", 1), ("encryption-keys",),
     ("encryption-keys", 0, "key-id"), ("encryption-keys", 0, "encrypted-key-metadata"),
     ("encryption-keys", 0, "properties"), ("encryption-keys", 0, "properties", "KEY_TIMESTAMP"),
     ("encryption-keys", 1, "encrypted-by-id"), ("encryption-keys", 1, "encrypted-key-metadata")])
-@pytest.mark.parametrize("value", [None, 5, "x", [5], {}, {"snapshot-id": 7, "key-id": ["x"]}],
-                         ids=repr)
+@for_each("value", [None, 5, "x", [5], {}, {"snapshot-id": 7, "key-id": ["x"]}])
 def test_metadata_with_anything_in_it_is_a_key_error(place, value):
     found = metadata()
     inside = found

@@ -189,7 +189,7 @@ def test_what_a_kms_must_not_answer(answer, tmp_path):
         return  # as good as any
     for double in (True, False):
         with pytest.raises(KeyRetrievalError, match="did not return a wrapped key"):
-            write_table(TABLE, tmp_path / "x", bloom_filters={}, kms=Broken(),
+            write_table(TABLE, tmp_path / "x", bloom_filters={}, keys=Broken(),
                         encryption=configuration(double_wrapping=double))
     assert list(tmp_path.iterdir()) == []
 
@@ -198,7 +198,7 @@ def test_the_instance_of_a_kms_is_text(tmp_path):
     kms = CountingKms()
     kms.kms_instance_id = None
     with pytest.raises(TypeError, match="kms_instance_id"):
-        write_table(TABLE, tmp_path / "x", bloom_filters={}, kms=kms, encryption=configuration())
+        write_table(TABLE, tmp_path / "x", bloom_filters={}, keys=kms, encryption=configuration())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -297,16 +297,16 @@ def configuration(**options):
 def test_files_of_one_process_share_their_keks(tmp_path, clock):
     kms = CountingKms()
     for number in range(3):
-        write_table(TABLE, tmp_path / f"{number}.parquet", bloom_filters=FILTERS, kms=kms,
+        write_table(TABLE, tmp_path / f"{number}.parquet", bloom_filters=FILTERS, keys=kms,
                     encryption=configuration())
     assert sorted(kms.wraps) == ["footer", "pay", "pii"]
     clock.now += 601
-    write_table(TABLE, tmp_path / "4.parquet", bloom_filters=FILTERS, kms=kms,
+    write_table(TABLE, tmp_path / "4.parquet", bloom_filters=FILTERS, keys=kms,
                 encryption=configuration())
     assert len(kms.wraps) == 6
     for seconds in (0, 0, 31):
         clock.now += seconds
-        write_table(TABLE, tmp_path / "5.parquet", bloom_filters=FILTERS, kms=kms,
+        write_table(TABLE, tmp_path / "5.parquet", bloom_filters=FILTERS, keys=kms,
                     encryption=configuration(cache_lifetime=30, data_key_length_bits=256))
     assert len(kms.wraps) == 12
 
@@ -317,7 +317,7 @@ def test_many_files_need_one_wrap_and_one_unwrap_for_each_master_key(tmp_path):
     encryption = EncryptionConfiguration("pay", COLUMNS)
     keks = pickle.loads(pickle.dumps(KeyEncryptionKeys.for_encryption(encryption, writing)))
     for number in range(200):
-        write_table(TABLE, tmp_path / f"{number}.parquet", bloom_filters=FILTERS, kms=keks,
+        write_table(TABLE, tmp_path / f"{number}.parquet", bloom_filters=FILTERS, keys=keks,
                     encryption=encryption)
     assert sorted(writing.wraps) == ["pay", "pii"] and writing.unwraps == []
     assert read_table(tmp_path, keys=reading).num_rows == 400
@@ -345,7 +345,7 @@ def test_a_kek_lives_as_long_as_the_one_who_asks_wants(clock):
 def test_keks_do_not_serve_longer_data_keys():
     keks = KeyEncryptionKeys(CountingKms(), ["footer", "pii", "pay"])
     with pytest.raises(ValueError, match="data_key_length_bits"):
-        write_table(TABLE, pa.BufferOutputStream(), bloom_filters={}, kms=keks,
+        write_table(TABLE, pa.BufferOutputStream(), bloom_filters={}, keys=keks,
                     encryption=configuration(data_key_length_bits=256))
 
 
@@ -355,10 +355,11 @@ def test_keks_of_a_kms_that_answers_bytes(tmp_path):
             return super().wrap_key(key_bytes, master_key_identifier).encode()
 
     keks = KeyEncryptionKeys(Bytes(), ["footer", "pii", "pay"])
-    write_table(TABLE, tmp_path / "x", bloom_filters={}, kms=keks, encryption=configuration())
+    write_table(TABLE, tmp_path / "x", bloom_filters={}, keys=keks, encryption=configuration())
     assert ParquetFile(tmp_path / "x", CountingKms()).read().equals(TABLE)
 
 
+@pytest.mark.slow
 def test_a_fork_while_a_key_is_wrapped():
     kek = KeyEncryptionKey.make(CountingKms(), "pii", 16)
     context = multiprocessing.get_context("fork")
@@ -383,14 +384,14 @@ def test_a_fork_while_a_key_is_wrapped():
 def test_without_a_kek_for_a_master_key():
     keks = KeyEncryptionKeys(CountingKms(), ["footer", "pii"])
     with pytest.raises(KeyNotFoundError, match="'pay'; available: footer, pii"):
-        write_table(TABLE, pa.BufferOutputStream(), bloom_filters={}, kms=keks,
+        write_table(TABLE, pa.BufferOutputStream(), bloom_filters={}, keys=keks,
                     encryption=configuration())
 
 
 def test_single_wrapping_needs_a_kms():
     keks = KeyEncryptionKeys(CountingKms(), ["footer", "pii", "pay"])
     with pytest.raises(TypeError, match="double_wrapping"):
-        write_table(TABLE, pa.BufferOutputStream(), bloom_filters={}, kms=keks,
+        write_table(TABLE, pa.BufferOutputStream(), bloom_filters={}, keys=keks,
                     encryption=configuration(double_wrapping=False))
 
 

@@ -210,7 +210,6 @@ def passphrase_file(tmp_path):
     return file
 
 
-@pytest.mark.slow
 def test_a_replaced_keyring_is_opened_with_the_passphrase_file(path, passphrase_file):
     replace(path, passphrase=PASSPHRASE)
     client = cached_client(f"keyring:{path}?passphrase-file={passphrase_file}&check-interval=0")
@@ -222,7 +221,6 @@ def test_a_replaced_keyring_is_opened_with_the_passphrase_file(path, passphrase_
     assert InMemoryKms({"m": KEY}).unwrap_key(client.wrap_key(DATA, "m"), "m") == DATA
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("given", [None, "not the pass phrase"])
 def test_without_the_passphrase_a_replaced_keyring_ends_the_cached_keys(path, given):
     replace(path, passphrase=given)

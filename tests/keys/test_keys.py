@@ -52,6 +52,7 @@ def test_wrapped_keys_have_the_format_of_parquet_java(size):
     assert kms.unwrap_key(theirs.decode(), "näme") == kms.unwrap_key(theirs, "näme") == DATA
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=40), st.text(min_size=1, max_size=10))
 @examples(30)
 def test_every_key_comes_back(key, name):

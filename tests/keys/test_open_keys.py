@@ -16,7 +16,7 @@ from secure_bloom import (
     verify_file,
     write_table,
 )
-from secure_bloom.errors import KeyringError
+from secure_bloom.errors import KeyringError, RenamedError
 from secure_bloom.keys import (
     NO_KEYS,
     ExplicitKeys,
@@ -26,7 +26,7 @@ from secure_bloom.keys import (
     list_master_keys,
     rotate_master_keys,
 )
-from secure_bloom.keys.environment import open_keys
+from secure_bloom.keys.retrieval import open_keys
 
 TABLE = pa.table({"ssn": ["012", "034"], "city": ["Rome", "Oslo"]})
 ENCRYPTION = EncryptionConfiguration("footer", {"pii": ["ssn"]})
@@ -70,29 +70,22 @@ def test_each_form_serves_whatever_takes_keys(tmp_path, ring, keys):
     assert read_table(path, keys).equals(TABLE)
 
 
-@pytest.mark.parametrize("name", ["keys", "kms"])
-def test_keys_and_kms_mean_the_same_for_writing(tmp_path, keys, name):
-    path = tmp_path / "a.parquet"
-    with ParquetWriter(path, TABLE.schema, encryption=ENCRYPTION, **{name: keys}) as writer:
-        writer.write_table(TABLE)
-    assert read_table(path, keys=keys).equals(TABLE)
+def test_the_old_name_of_keys_is_refused_with_the_new_one(tmp_path, ring):
+    for call in (lambda: write_table(TABLE, tmp_path / "a", encryption=ENCRYPTION, kms=ring),
+                 lambda: ParquetWriter(tmp_path / "a", TABLE.schema, kms=ring),
+                 lambda: rotate_master_keys(tmp_path, kms=ring, old="footer", new="pii"),
+                 lambda: KeyEncryptionKeys(kms=ring, master_keys=["pii"]),
+                 lambda: KeyEncryptionKeys.for_encryption(ENCRYPTION, kms=ring)):
+        with pytest.raises(RenamedError, match="argument kms is called keys now"):
+            call()
+    assert not (tmp_path / "a").exists()
 
 
-def test_keys_and_kms_together_are_refused(tmp_path, ring):
-    path = tmp_path / "a.parquet"
-    with pytest.raises(TypeError, match="not both"):
-        write_table(TABLE, path, encryption=ENCRYPTION, keys=ring, kms=ring)
-    with pytest.raises(TypeError, match="not both"):
-        rotate_master_keys(tmp_path, ring, old="footer", new="pii", kms=ring)
-    assert not path.exists()
-
-
-@pytest.mark.parametrize("name", ["keys", "kms"])
 @pytest.mark.parametrize("encryption", [None, UniformKey(b"0123456789abcdef")])
-def test_keys_without_an_encryption_that_uses_them_are_refused(tmp_path, ring, name, encryption):
+def test_keys_without_an_encryption_that_uses_them_are_refused(tmp_path, ring, encryption):
     path = tmp_path / "a.parquet"
     with pytest.raises(TypeError, match="EncryptionConfiguration"):
-        write_table(TABLE, path, encryption=encryption, **{name: ring})
+        write_table(TABLE, path, encryption=encryption, keys=ring)
     assert not path.exists()
 
 
@@ -115,7 +108,7 @@ def test_a_colon_in_a_path_object_makes_no_uri(tmp_path, ring, monkeypatch):
     monkeypatch.chdir(tmp_path)
     os.rename(ring, "aws:keys.json")
     for keys in (Path("aws:keys.json"), "./aws:keys.json"):
-        assert open_keys(keys).names() == ["footer", "pii"]
+        assert open_keys(keys).kms.names() == ["footer", "pii"]
 
 
 def test_a_relative_path_is_that_of_the_current_folder(tmp_path, ring, monkeypatch):
@@ -124,7 +117,7 @@ def test_a_relative_path_is_that_of_the_current_folder(tmp_path, ring, monkeypat
         monkeypatch.chdir(tmp_path / folder)
         Keyring.create("keys.json").add(*names)
         for keys in ("keys.json", Path("keys.json"), "keyring:keys.json"):
-            assert open_keys(keys).names() == names
+            assert open_keys(keys).kms.names() == names
 
 
 def test_one_client_serves_all_files_for_ten_minutes(ring, monkeypatch):
@@ -134,6 +127,20 @@ def test_one_client_serves_all_files_for_ten_minutes(ring, monkeypatch):
     assert open_keys(ring) is not first
 
 
+class OnlyUnwraps:
+    def unwrap_key(self, wrapped_key, master_key_identifier):
+        raise NotImplementedError
+
+
 def test_objects_are_taken_as_they_are(ring):
-    for keys in (Keyring(ring), ExplicitKeys(), NO_KEYS):
+    keyring = Keyring(ring)
+    assert open_keys(keyring).kms is keyring
+    for keys in (ExplicitKeys(), NO_KEYS):
         assert open_keys(keys) is keys
+    for call in (lambda: KeyEncryptionKeys(OnlyUnwraps(), ["pii"]),
+                 lambda: rotate_master_keys(ring, OnlyUnwraps(), old="pii", new="footer")):
+        with pytest.raises(TypeError, match=r"KmsClient that wraps keys.*, not OnlyUnwraps"):
+            call()
+    for junk in (5, object(), {"pii": b"p" * 16}):
+        with pytest.raises(TypeError, match="keys must be a KmsClient"):
+            open_keys(junk)

@@ -23,6 +23,7 @@ from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.maintain.attach import attach
 from secure_bloom.maintain.seal import seal
 from secure_bloom.maintain.strip import strip
+from secure_bloom.reading.open_file import OpenFile
 
 KMS = InMemoryKms({"kf": b"0123456789012345", "kc1": b"1234567890123450"})
 TABLE = pa.table({"ssn": ["a", "b"], "city": ["x", "y"], "tags": [[1], [2]]})
@@ -32,7 +33,7 @@ FILTERS = {"ssn": True, "city": True, "tags.list.element": True}
 def _file(plaintext_footer=True, **options):
     sink = io.BytesIO()
     secure_bloom.write_table(
-        TABLE, sink, bloom_filters=FILTERS, kms=KMS, encryption=pe.EncryptionConfiguration(
+        TABLE, sink, bloom_filters=FILTERS, keys=KMS, encryption=pe.EncryptionConfiguration(
             "kf", column_keys={"kc1": ["ssn"]}, plaintext_footer=plaintext_footer), **options)
     return sink.getvalue()
 
@@ -96,7 +97,7 @@ def test_rows_are_not_compared_by_a_column_of_lists():
 
 def test_an_error_in_a_folder_names_the_file(tmp_path):
     for name in ("one.parquet", "two.parquet"):
-        secure_bloom.write_table(TABLE, tmp_path / name, bloom_filters={}, kms=KMS,
+        secure_bloom.write_table(TABLE, tmp_path / name, bloom_filters={}, keys=KMS,
                                  encryption=pe.EncryptionConfiguration("kf",
                                                                        uniform_encryption=True))
     data = bytearray((tmp_path / "two.parquet").read_bytes())
@@ -111,8 +112,8 @@ def test_an_error_in_a_folder_names_the_file(tmp_path):
 @both_footers
 def test_a_column_whose_key_is_denied_is_a_column_without_a_key(plaintext_footer):
     kms = Failing()
-    file = ParquetFile(_file(plaintext_footer, row_group_size=1), kms)
-    assert file.columns_without_key == ([] if plaintext_footer else ["ssn"])
+    file = OpenFile(_file(plaintext_footer, row_group_size=1), kms)
+    assert list(file.key_errors) == ([] if plaintext_footer else ["ssn"])
     shown = {column["column"]: column for column in report.inspect_file(file)["columns"]}
     assert shown["ssn"]["hidden"] == (None if plaintext_footer else "access denied")
     assert shown["ssn"]["filters"] == (2 if plaintext_footer else None)
@@ -124,7 +125,7 @@ def test_a_column_whose_key_is_denied_is_a_column_without_a_key(plaintext_footer
 
 @both_footers
 def test_a_missing_key_is_not_called_denied(plaintext_footer):
-    file = ParquetFile(_file(plaintext_footer), Failing(KeyNotFoundError))
+    file = OpenFile(_file(plaintext_footer), Failing(KeyNotFoundError))
     assert ("unknown: no key" in report.render_inspection(report.inspect_file(file))) \
         != plaintext_footer
 
@@ -169,7 +170,7 @@ def test_a_column_whose_key_is_denied_cannot_be_read(plaintext_footer, error):
 def test_a_kms_that_fails_is_not_taken_for_a_missing_key(tmp_path, plaintext_footer, error, key):
     path = tmp_path / "a.parquet"
     path.write_bytes(_file(plaintext_footer))
-    for ask in (lambda kms: report.inspect_file(ParquetFile(path, kms)),
+    for ask in (lambda kms: report.inspect_file(OpenFile(path, kms)),
                 lambda kms: secure_bloom.verify_file(path, kms), lambda kms: audit(tmp_path, kms),
                 lambda kms: attach(tmp_path, {"ssn": True}, kms, replace=True),
                 lambda kms: strip(tmp_path, kms),
@@ -194,7 +195,7 @@ def test_what_verify_and_audit_say_of_a_denied_key(tmp_path):
 def test_a_key_that_is_denied_for_one_file_does_not_keep_others_from_it(tmp_path):
     """In one folder are files of several owners."""
     for name, column_keys in (("denied", {"kc1": ["ssn"]}), ("mine", {"kf": ["ssn"]})):
-        secure_bloom.write_table(TABLE, tmp_path / f"{name}.parquet", bloom_filters={}, kms=KMS,
+        secure_bloom.write_table(TABLE, tmp_path / f"{name}.parquet", bloom_filters={}, keys=KMS,
                                  encryption=pe.EncryptionConfiguration(
                                      "kf", column_keys=column_keys))
     denied, mine = (str(tmp_path / f"{name}.parquet") for name in ("denied", "mine"))
@@ -209,7 +210,7 @@ def test_a_key_that_is_denied_for_one_file_does_not_keep_others_from_it(tmp_path
 def test_a_rotation_goes_on_where_the_key_of_another_footer_is_denied(tmp_path):
     keys = InMemoryKms({**KMS._keys, "new": b"n" * 16})
     for name, footer in (("a", "kf"), ("b", "kc1")):
-        secure_bloom.write_table(TABLE, tmp_path / f"{name}.parquet", bloom_filters={}, kms=keys,
+        secure_bloom.write_table(TABLE, tmp_path / f"{name}.parquet", bloom_filters={}, keys=keys,
                                  encryption=pe.EncryptionConfiguration(
                                      footer, uniform_encryption=True))
     kms = Failing()

@@ -265,7 +265,7 @@ def test_unreachable_tokens(softhsm):
 def test_without_python_pkcs11(monkeypatch, token):
     monkeypatch.setitem(sys.modules, "pkcs11", None)
     refused(MissingExtraError, lambda: token.client().wrap_key(KEY, "footer"),
-            "secure_bloom[pkcs11]")
+            "pip install 'python-pkcs11>=")
 
 
 # --- lost sessions -------------------------------------------------------------------------------
@@ -330,6 +330,7 @@ def test_other_processes(token, tmp_path):
     assert through_a_child(kms, wrapped, "footer") == KEY
 
 
+@pytest.mark.slow
 def test_forked_children(token):
     asked = []
     kms = token.client(pin=lambda: asked.append(os.getpid()) or PIN)
@@ -384,12 +385,13 @@ def test_a_child_forked_while_a_thread_is_at_work(token):
         thread.join()
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 def test_many_forked_workers_at_once(token):
     """SoftHSM does not see a token that another process is just logging in to."""
     kms = token.client()
     wrapped = kms.wrap_key(KEY, "footer")
-    for _ in range(10):
+    for _ in range(5):
         with multiprocessing.get_context("fork").Pool(6) as pool:
             keys = pool.starmap(kms.unwrap_key, [(wrapped, "footer")] * 6, chunksize=1)
         assert keys == [KEY] * 6

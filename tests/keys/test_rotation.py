@@ -67,16 +67,16 @@ def without(*names) -> InMemoryKms:
     return InMemoryKms({name: key for name, key in KEYS.items() if name not in names})
 
 
-def written(path, kms=None, footer="footer", columns=COLUMNS, **options) -> Path:
+def written(path, keys=None, footer="footer", columns=COLUMNS, **options) -> Path:
     write_table(TABLE, path, bloom_filters=FILTERS, row_group_size=40,
-                kms=kms or InMemoryKms(KEYS),
+                keys=keys or InMemoryKms(KEYS),
                 encryption=EncryptionConfiguration(footer, columns, **options))
     return Path(path)
 
 
-def body(path: Path, kms=None) -> bytes:
+def body(path: Path, keys=None) -> bytes:
     """Everything before the footer."""
-    return path.read_bytes()[:ParquetFile(path, kms or InMemoryKms(KEYS)).footer.start]
+    return path.read_bytes()[:ParquetFile(path, keys or InMemoryKms(KEYS)).footer.start]
 
 
 KINDS = {
@@ -312,7 +312,7 @@ def test_a_bad_file_does_not_keep_others_from_it(tmp_path, monkeypatch):
                                    columns={"old": ["ssn"]}, double_wrapping=False,
                                    plaintext_footer=True))
     written(tmp_path / "foreign.parquet", footer="foreign",
-            kms=InMemoryKms({**KEYS, "foreign": b"?" * 16}))
+            keys=InMemoryKms({**KEYS, "foreign": b"?" * 16}))
     deleted_meanwhile(monkeypatch, tmp_path / "gone.parquet", "rotation")
     result = rotate_master_keys(tmp_path, InMemoryKms(KEYS), old="old", new="new")
     assert result.rotated == [str(path) for path in good]
@@ -732,32 +732,23 @@ def test_a_rotation_that_finds_nothing_says_what_there_is(data):
         assert "the files use: footer, old, other" in result.stderr
 
 
+@pytest.mark.parametrize(("stop", "code", "words"), [
+    (KmsUnavailableError, 4, "the KMS has stopped"),
+    (KeyboardInterrupt, 130, "secure-bloom: aborted\n")])
 @pytest.mark.parametrize("form", [[], ["--json"]])
-def test_the_command_says_what_was_done_before_an_error(data, monkeypatch, form):
+def test_the_command_says_what_was_done_before_it_stopped(data, monkeypatch, form, stop, code,
+                                                          words):
     monkeypatch.setattr("secure_bloom.keys.operations.rotation._FILES_AT_ONCE", 1)
     for number in range(2):
         written(data / "data" / f"{number}.parquet")
-    monkeypatch.setattr("secure_bloom.cli.shared.open_keyring",
-                        lambda _: Stopping(KmsUnavailableError, 5))
+    monkeypatch.setattr("secure_bloom.cli.shared.open_keyring", lambda _: Stopping(stop, 5))
     result = run("keys", "rotate", data / "data", "--from", "old", "--to", "new", "--keyring",
                  data / "keys.json", *form)
-    assert result.exit_code == 4 and "the KMS has stopped" in result.stderr
+    assert result.exit_code == code and words in result.stderr
     if form:
         assert json.loads(result.stdout)["rotated"] == [str(data / "data" / "0.parquet")]
     else:
         assert result.stdout.startswith("1 file rotated")
-
-
-def test_the_command_says_what_was_done_before_it_was_interrupted(data, monkeypatch):
-    monkeypatch.setattr("secure_bloom.keys.operations.rotation._FILES_AT_ONCE", 1)
-    for number in range(2):
-        written(data / "data" / f"{number}.parquet")
-    monkeypatch.setattr("secure_bloom.cli.shared.open_keyring",
-                        lambda _: Stopping(KeyboardInterrupt, 5))
-    result = run("keys", "rotate", data / "data", "--from", "old", "--to", "new", "--keyring",
-                 data / "keys.json")
-    assert result.exit_code == 130 and result.stdout.startswith("1 file rotated")
-    assert result.stderr == "secure-bloom: aborted\n"
 
 
 @pytest.mark.parametrize("error", [KmsUnavailableError, KeyringError])

@@ -17,6 +17,7 @@ from secure_bloom.keys import (
     VaultKms,
     open_kms,
 )
+from tests.cases import for_each
 from tests.keys.checks import refused
 from tests.support import run_python
 
@@ -42,50 +43,39 @@ def test_keyring(tmp_path, monkeypatch, name):
     refused(KeyringNotFoundError, lambda: open_kms("keyring:none"), "none")
 
 
-@pytest.mark.parametrize(("uri", "expected"), [
-    ("awskms:", {"timeout": 5, "attempts": 4}),
-    ("awskms:?region=eu-west-1&profile=a%26b&endpoint=http://localhost:4566&timeout=1.5&attempts=2"
+@pytest.mark.parametrize(("cls", "uri", "expected"), [
+    (AwsKms, "awskms:", {"timeout": 5, "attempts": 4}),
+    (AwsKms,
+     "awskms:?region=eu-west-1&profile=a%26b&endpoint=http://localhost:4566&timeout=1.5&attempts=2"
      "&accounts=111122223333,444455556666",
      {"region": "eu-west-1", "profile": "a&b", "endpoint_url": "http://localhost:4566",
-      "accounts": ["111122223333", "444455556666"], "timeout": 1.5, "attempts": 2})])
-def test_awskms(uri, expected):
-    client = open_kms(uri)
-    assert type(client) is AwsKms
-    assert settings(client) == expected
-
-
-@pytest.mark.parametrize(("uri", "expected"), [
-    ("azurekeyvault:https://bloom.vault.azure.net",
+      "accounts": ["111122223333", "444455556666"], "timeout": 1.5, "attempts": 2}),
+    (AzureKms, "azurekeyvault:https://bloom.vault.azure.net",
      {"vault_url": "https://bloom.vault.azure.net", "timeout": 5, "attempts": 4}),
-    ("AzureKeyVault:https://bloom.managedhsm.azure.net/?timeout=1.5&attempts=2",
-     {"vault_url": "https://bloom.managedhsm.azure.net", "timeout": 1.5, "attempts": 2})])
-def test_azurekeyvault(uri, expected):
-    client = open_kms(uri)
-    assert type(client) is AzureKms
-    assert settings(client) == expected
-
-
-@pytest.mark.parametrize(("uri", "expected"), [
-    ("gcpkms:projects/p/locations/global/keyRings/r",
+    (AzureKms, "AzureKeyVault:https://bloom.managedhsm.azure.net/?timeout=1.5&attempts=2",
+     {"vault_url": "https://bloom.managedhsm.azure.net", "timeout": 1.5, "attempts": 2}),
+    (GcpKms, "gcpkms:projects/p/locations/global/keyRings/r",
      {"key_ring": "projects/p/locations/global/keyRings/r", "timeout": 5, "attempts": 4}),
-    ("gcpkms:projects/a.org%3Ap/locations/l/keyRings/r?endpoint=https://kms&timeout=1&attempts=1",
+    (GcpKms,
+     "gcpkms:projects/a.org%3Ap/locations/l/keyRings/r?endpoint=https://kms&timeout=1&attempts=1",
      {"key_ring": "projects/a.org:p/locations/l/keyRings/r", "endpoint_url": "https://kms",
-      "timeout": 1, "attempts": 1})])
-def test_gcpkms(uri, expected):
-    client = open_kms(uri)
-    assert type(client) is GcpKms
-    assert settings(client) == expected
-
-
-@pytest.mark.parametrize(("uri", "expected"), [
-    ("vault:https://vault:8200", {"address": "https://vault:8200", "mount": "transit",
-                                  "timeout": 5, "attempts": 4}),
-    ("vault:https://vault/team/my%20transit/?namespace=a/b&ca-file=/x/ca.pem&timeout=1&attempts=1",
+      "timeout": 1, "attempts": 1}),
+    (VaultKms, "vault:https://vault:8200", {"address": "https://vault:8200", "mount": "transit",
+                                           "timeout": 5, "attempts": 4}),
+    (VaultKms,
+     "vault:https://vault/team/my%20transit/?namespace=a/b&ca-file=/x/ca.pem&timeout=1&attempts=1",
      {"address": "https://vault", "mount": "team/my transit", "namespace": "a/b",
-      "ca_file": "/x/ca.pem", "timeout": 1, "attempts": 1})])
-def test_vault(uri, expected):
+      "ca_file": "/x/ca.pem", "timeout": 1, "attempts": 1}),
+    (Pkcs11Kms,
+     "pkcs11:token=bloom?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=file:/etc/pin",
+     {"library": "/usr/lib/softhsm/libsofthsm2.so", "token": "bloom", "_pin_file": "/etc/pin"}),
+    (Pkcs11Kms, "pkcs11:serial=a1;token=my%20token?pin-env=PIN&module-path=/x+y.so",
+     {"library": "/x+y.so", "token": "my token", "serial": "a1", "_pin_env": "PIN"}),
+    (Pkcs11Kms, "pkcs11:token=t?module-path=/x.so&pin-source=file:///etc/a%3Fpin",
+     {"library": "/x.so", "token": "t", "_pin_file": "/etc/a?pin"})])
+def test_clients_and_their_settings(cls, uri, expected):
     client = open_kms(uri)
-    assert type(client) is VaultKms
+    assert type(client) is cls
     assert settings(client) == expected
 
 
@@ -95,20 +85,7 @@ def test_vault_of_the_environment(monkeypatch):
     assert open_kms("vault:?namespace=n").address == "https://vault:8200"
 
 
-@pytest.mark.parametrize(("uri", "expected"), [
-    ("pkcs11:token=bloom?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=file:/etc/pin",
-     {"library": "/usr/lib/softhsm/libsofthsm2.so", "token": "bloom", "_pin_file": "/etc/pin"}),
-    ("pkcs11:serial=a1;token=my%20token?pin-env=PIN&module-path=/x+y.so",
-     {"library": "/x+y.so", "token": "my token", "serial": "a1", "_pin_env": "PIN"}),
-    ("pkcs11:token=t?module-path=/x.so&pin-source=file:///etc/a%3Fpin",
-     {"library": "/x.so", "token": "t", "_pin_file": "/etc/a?pin"})])
-def test_pkcs11(uri, expected):
-    client = open_kms(uri)
-    assert type(client) is Pkcs11Kms
-    assert settings(client) == expected
-
-
-@pytest.mark.parametrize(("uri", "word"), [
+@for_each(("uri", "word"), [
     ("", "awskms, azurekeyvault, gcpkms, keyring, pkcs11, vault"), ("ring.json", "keyring:PATH"),
     ("SECRET", "schemes"), ("/a/SECRET:x", "schemes"), (":SECRET", "schemes"),
     ("kmip:SECRET", "'kmip'; known schemes: awskms, azurekeyvault, gcpkms, keyring, pkcs11, vault"),

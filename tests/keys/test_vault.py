@@ -170,6 +170,7 @@ def failing(status: int, **headers):
     return answer(status, {"errors": ["SECRET of Vault"]}, **headers)
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [
     *(failing(status) for status in (412, 429, 500, 502, 503, 504)), failing(429, Retry_After="60"),
@@ -200,6 +201,7 @@ def test_down_for_good(transit):
                 "NewConnectionError", secrets=[TOKEN])
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 def test_the_defaults_take_the_time_that_the_docs_state():
     with Transit() as other:
@@ -355,7 +357,7 @@ def test_tls(certificate, monkeypatch, tmp_path):
 def test_without_urllib3(monkeypatch):
     monkeypatch.setitem(sys.modules, "urllib3", None)
     refused(MissingExtraError, lambda: VaultKms("https://h").wrap_key(KEY, "a"),
-            "secure_bloom[vault]")
+            "pip install 'urllib3>=")
 
 
 # --- processes, threads, secrets -----------------------------------------------------------------

@@ -18,6 +18,7 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys import IcebergKeys, InMemoryKms
 from secure_bloom.keys.iceberg import KeyMetadata
+from secure_bloom.reading.open_file import OpenFile
 from tests.lakehouse.iceberg import (
     ENCRYPTED,
     FILTER,
@@ -54,7 +55,7 @@ def test_each_file_has_its_own_key_and_an_encrypted_filter(spark, people):
     for path, metadata in files.items():
         key, aad_prefix, length = KeyMetadata.parse(metadata)
         assert len(key) == len(aad_prefix) == 16 and length == Path(path).stat().st_size
-        file = ParquetFile(path, ExplicitKeys(key, aad_prefix=aad_prefix))
+        file = OpenFile(path, ExplicitKeys(key, aad_prefix=aad_prefix))
         assert file.magic == b"PARE" and file.footer.footer_key_metadata is None
         filters = file.bloom_filters
         assert [one.column for one in filters] == ["ssn"] and filters[0].encrypted

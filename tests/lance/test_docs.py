@@ -16,7 +16,7 @@ from tests.lance.helpers import lance
 TEXT = (Path(__file__).parent.parent.parent / "docs" / "lance.md").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.skipif(not hasattr(sys.modules["lance.dataset"], "IndexFile"),
                     reason="this pylance has no IndexFile, with which the docs commit an index")
 def test_python(tmp_path):
@@ -30,7 +30,7 @@ def test_python(tmp_path):
     assert f"{zones[0]}\n{zones[0]} {zones[1]}\n{{1: [(0, 1)]}}\n" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_command_line(tmp_path):
     lance.write_dataset(_flights(), str(tmp_path / "flights.lance"))
     code = re.search(r"```sh\n(.*?)```", TEXT, re.DOTALL)[1]

@@ -26,7 +26,7 @@ def without(*names) -> InMemoryKms:
 
 def leaking(path: Path, encryption=SIGNED, columns=("ssn", "name", "city")) -> Path:
     """A file with 3 row groups and plaintext filters."""
-    path.write_bytes(leaking_file(TABLE, columns, KMS, encryption=encryption, kms=KMS,
+    path.write_bytes(leaking_file(TABLE, columns, KMS, encryption=encryption,
                                   row_group_size=40))
     return path
 

@@ -38,6 +38,7 @@ from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.maintain import change
 from secure_bloom.parquet.footer import Footer
 from secure_bloom.parquet.header import encode_header
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.visibility import CommitRecord, data_files, signature
 from secure_bloom.verify.measure import ColumnHashes
 from tests.counting import CountingHandler
@@ -48,7 +49,7 @@ NAMES = dict.fromkeys(TABLE.column_names, True)
 
 
 def written(path, encryption=SIGNED, filters=(), **options) -> Path:
-    write_table(TABLE, path, bloom_filters=dict.fromkeys(filters, True), kms=KMS,
+    write_table(TABLE, path, bloom_filters=dict.fromkeys(filters, True), keys=KMS,
                 encryption=encryption, row_group_size=40, **options)
     return Path(path)
 
@@ -487,7 +488,7 @@ def test_only_these_columns_and_the_footer_are_read(tmp_path):
     column = sum(chunks[3].pages[1] for chunks in file.footer.row_groups)
     footer = path.stat().st_size - file.footer.start
     handler = CountingHandler()
-    counting = ParquetFile(str(path), filesystem=pa_fs.PyFileSystem(handler))
+    counting = OpenFile(str(path), filesystem=pa_fs.PyFileSystem(handler))
     hashes = ColumnHashes(counting)
     for chunks in counting.footer.row_groups:
         change.build_filter(hashes, chunks[3], 50_000, BloomFilterOptions())

@@ -56,7 +56,7 @@ def test_from_a_leak_to_a_good_file(folder, keyring, tmp_path):
 
 
 def test_attach_and_strip(folder, keyring):
-    write_table(TABLE, folder / "a.parquet", bloom_filters={}, encryption=SIGNED, kms=KMS)
+    write_table(TABLE, folder / "a.parquet", bloom_filters={}, encryption=SIGNED, keys=KMS)
     (folder / "b.parquet").write_bytes(b"none")
     done = run("attach", folder, "--bloom", "ssn, city", "--fpp", "0.001", "--keyring", keyring,
                "--json", code=3)

@@ -23,7 +23,7 @@ def _plain() -> bytes:
 
 
 PLAIN = _plain()
-LEAKING = leaking_file(TABLE, ["ssn", "city"], KMS, encryption=SIGNED, kms=KMS, row_group_size=40)
+LEAKING = leaking_file(TABLE, ["ssn", "city"], KMS, encryption=SIGNED, row_group_size=40)
 changes = st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255)), min_size=1, max_size=4)
 
 
@@ -48,7 +48,7 @@ def as_pyarrow_reads(data: bytes):
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", ["attach", "strip"])
 @given(changes=changes)
-@examples(300)
+@examples(150)
 def test_footers_that_say_something_else(tmp_path_factory, operation, changes):
     path = tmp_path_factory.mktemp("hostile") / "a.parquet"
     before = changed(PLAIN, changes, only_footer=True)
@@ -69,7 +69,7 @@ def test_footers_that_say_something_else(tmp_path_factory, operation, changes):
 
 @pytest.mark.slow
 @given(changes=changes)
-@examples(150)
+@examples(100)
 def test_encrypted_files(tmp_path_factory, changes):
     path = tmp_path_factory.mktemp("hostile") / "a.parquet"
     before = changed(LEAKING, changes, only_footer=False)

@@ -82,7 +82,7 @@ def test_filters_of_what_is_stored(tmp_path, encryption):
 
 def test_seal_builds_them_again(tmp_path):
     path, encryption = tmp_path / "a.parquet", ENCRYPTIONS[1]
-    path.write_bytes(leaking_file(TABLE, list(ANNOTATIONS), KMS, encryption=encryption, kms=KMS))
+    path.write_bytes(leaking_file(TABLE, list(ANNOTATIONS), KMS, encryption=encryption))
     annotate(path, KMS)
     assert seal(path, KMS).changed[0].built == 5 and verify_file(path, KMS).ok
 

@@ -173,20 +173,3 @@ def test_files_of_other_writers(parquet_java: ParquetJava, arrow_cpp: ArrowCpp, 
     # Not equal(): NaN differs from itself.
     assert [str(column) for column in again.columns] == [str(column) for column in table.columns]
     assert again.schema.equals(table.schema) and pages(path, None) == before
-
-
-@pytest.mark.parametrize("writer", [by_pyarrow, by_duckdb, by_arrow_rs, by_polars])
-def test_peers_find_every_value(arrow_cpp: ArrowCpp, parquet_java: ParquetJava, tmp_path: Path,
-                                writer):
-    """Values that parquet-java reads from the pages, as bits of their plain encoding."""
-    path = tmp_path / "a.parquet"
-    writer(path)
-    names = ["number", "big", "text", "data", "day"]
-    attach(path, dict.fromkeys(names, True), replace=True)
-    rows, _ = parquet_java.read(path)
-    for name in names:
-        values = list({row[name] for row in rows} - {None})
-        assert len(values) >= 4
-        for peer in (arrow_cpp, parquet_java):
-            answers = peer.probe(path, None, name, values)
-            assert all(any(group[i] for group in answers) for i in range(len(values)))

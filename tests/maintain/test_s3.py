@@ -8,24 +8,17 @@ from secure_bloom.errors import UnsupportedError
 from secure_bloom.parquet.footer import Footer
 from secure_bloom.storage.files import write_file
 from tests.maintain.helpers import ENCRYPTED, KMS, TABLE, leaking
-from tests.storage.s3 import BUCKET, S3Server
-
-
-@pytest.fixture(scope="module")
-def server():
-    server = S3Server()
-    yield server
-    server.stop()
+from tests.storage.objects import Objects, new_objects
+from tests.storage.s3 import BUCKET
 
 
 @pytest.fixture
-def store(server) -> pa_fs.FileSystem:
-    filesystem = server.filesystem_of()
-    filesystem.delete_dir_contents(BUCKET)
-    return filesystem
+def store() -> pa_fs.FileSystem:
+    return Objects(new_objects())
 
 
-def test_a_folder(server, store, tmp_path):
+def test_a_folder(s3, tmp_path):
+    store = s3.filesystem_of()
     content = leaking(tmp_path / "a.parquet", ENCRYPTED).read_bytes()
     for name in ("a", "b"):
         write_file(store, f"{BUCKET}/people/{name}.parquet", content)
@@ -36,7 +29,7 @@ def test_a_folder(server, store, tmp_path):
         == [("leak", "ssn"), ("leak", "name")] * 2
     result = seal(folder, KMS, filesystem=store)
     assert len(result.changed) == 2 and not result.failed
-    assert len(attach(server.uri("people"), {"number": True}, KMS).changed) == 2
+    assert len(attach(s3.uri("people"), {"number": True}, KMS).changed) == 2
     assert len(strip(folder, KMS, columns=["city"], filesystem=store).changed) == 2
     for name in ("a", "b"):
         with ParquetFile(f"{folder}/{name}.parquet", KMS, filesystem=store) as file:

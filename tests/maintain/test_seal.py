@@ -162,7 +162,7 @@ def test_a_column_whose_values_have_no_certain_hash(tmp_path):
     table = pa.table({"flag": [True, False] * 20, "ssn": [str(i) for i in range(40)]})
     encryption = EncryptionConfiguration("footer", {"pii": ["flag", "ssn"]}, plaintext_footer=True)
     path = tmp_path / "a.parquet"
-    data = leaking_file(table, ["ssn"], KMS, encryption=encryption, kms=KMS)
+    data = leaking_file(table, ["ssn"], KMS, encryption=encryption)
     path.write_bytes(data)
     file = ParquetFile(path, KMS)
     flag, ssn = file.footer.row_groups[0]

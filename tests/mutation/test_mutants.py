@@ -94,6 +94,7 @@ def mutant_of(tree: Path, after: str) -> Mutant:
     return mutant
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 def test_a_mutant_is_killed_by_a_test_that_passes_without_it(tree, workplace):
     mutant = mutant_of(tree, "(a - b)")
@@ -103,6 +104,7 @@ def test_a_mutant_is_killed_by_a_test_that_passes_without_it(tree, workplace):
     assert workplace.try_mutant(mutant, ["test_sums.py::test_weak"], 10).outcome == "survived"
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 def test_a_mutant_that_cannot_be_imported_is_killed(tree, workplace):
     line = Mutant("secure_bloom/room/sums.py", 1, 0, 0, "deletion", "", "raise ValueError\n")
@@ -110,12 +112,14 @@ def test_a_mutant_that_cannot_be_imported_is_killed(tree, workplace):
     assert (done.outcome, done.test) == ("killed", "test_sums.py")
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 def test_a_mutant_that_renames_the_parameters_of_a_test_is_killed(tree, workplace):
     done = workplace.try_mutant(mutant_of(tree, "(a - b)"), ["test_sums.py::test_named[2]"], 10)
     assert done.outcome == "killed"
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 def test_a_mutant_that_never_ends_is_killed_by_the_time_limit(tree, workplace, monkeypatch):
     monkeypatch.setattr("tests.mutation.runner._START", 1.0)
@@ -146,6 +150,7 @@ def test_the_quick_tests_of_a_line_come_first(tmp_path):
     assert covering.tests("secure_bloom/room/m.py", 99, 100) == [quick, slow, quickest]
 
 
+@pytest.mark.slow
 def test_each_explained_mutant_exists():
     """An explanation whose line has changed is not one any more."""
     for (file, line, after), reason in explained().items():

@@ -26,6 +26,7 @@ from secure_bloom.parquet import thrift
 from secure_bloom.parquet.footer import MAX_FOOTER, Footer, read_footer
 from secure_bloom.parquet.thrift import BINARY, I32, I64, STRUCT, Struct, tree
 from secure_bloom.storage.files import Source
+from tests.cases import for_each
 from tests.support import (
     FOOTER_KEY,
     MODES,
@@ -161,7 +162,7 @@ def test_a_patched_footer_opens_again_and_pyarrow_reads_the_file(mode):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("are_open", [False, True])
+@for_each("are_open", [False, True])
 def test_filters_are_set_all_at_once_as_one_by_one(mode, are_open):
     file, keys = file_of(mode)
     one_by_one, at_once = open_footer(file, keys), open_footer(file, keys)
@@ -206,7 +207,7 @@ def test_filters_are_set_in_several_steps(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("column", ["s.x", "l.list.element"])
+@for_each("column", ["s.x", "l.list.element"])
 def test_only_the_patched_column_changes(mode, column):
     file, keys = file_of(mode, column)
     footer = open_footer(file, keys)
@@ -226,7 +227,7 @@ def test_a_plaintext_footer_says_where_filters_are_without_keys(mode):
     keyless = open_footer(with_footer(file, footer))
     assert keyless.row_groups[0][0].bloom_filter == (500, 60)
     assert not keyless.signature_verified
-    with pytest.raises(KeyNotFoundError, match="--keyring"):
+    with pytest.raises(KeyNotFoundError, match="--keys"):
         _ = keyless.row_groups[0][0].cipher
     with pytest.raises(KeyNotFoundError):
         keyless.to_bytes()  # it cannot be signed

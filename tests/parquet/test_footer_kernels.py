@@ -11,9 +11,11 @@ from thrift.Thrift import TType
 from secure_bloom.errors import FormatError
 from secure_bloom.parquet.compiled_footers import ROOM, CompiledFooters
 from secure_bloom.parquet.thrift import I32, I64, MAX_DEPTH, STRUCT, Struct, decode, encode, tree
+from tests.cases import for_each
 from tests.parquet.test_thrift import AMBIGUOUS, AROUND, LAYOUTS, LEAVES, TREES, written
-from tests.support import COMPILED, examples
+from tests.support import COMPILED, EACH_COMPILED, examples
 from tests.support import footer_kernels as kernels_named
+from tests.tiers import sweep_where
 
 META, CRYPTO, ENCRYPTED_META = 3, 8, 9  # fields of a ColumnChunk
 
@@ -28,9 +30,13 @@ SOUP = st.lists(st.sampled_from([
     max_size=40).map(b"".join)
 
 
-@pytest.fixture(params=COMPILED, scope="module")
+@pytest.fixture(params=EACH_COMPILED, scope="module")
 def footers(request):
     return kernels_named(request.param)
+
+
+#: what is tried with random structures; the cases below are tried with every level
+other_levels_in_sweep = sweep_where(lambda footers: footers not in (COMPILED[0], "numba"))
 
 
 def outcome(data: bytes, layout, kernels=None):
@@ -41,6 +47,7 @@ def outcome(data: bytes, layout, kernels=None):
     return encode(struct), [field[0] for field in struct.fields], end
 
 
+@other_levels_in_sweep
 @pytest.mark.slow
 @given(TREES, LAYOUTS, st.binary(max_size=20))
 @examples(150)
@@ -49,6 +56,7 @@ def test_structures_are_decoded_alike(footers, tree, layout, behind):
     assert outcome(data, layout, footers) == outcome(data, layout)
 
 
+@other_levels_in_sweep
 @given(TREES, LAYOUTS)
 @examples(60)
 def test_a_structure_cut_off_anywhere_is_refused(footers, tree, layout):
@@ -57,12 +65,14 @@ def test_a_structure_cut_off_anywhere_is_refused(footers, tree, layout):
         assert outcome(data[:size], layout, footers) == "refused"
 
 
+@other_levels_in_sweep
 @given(st.binary(max_size=60), LAYOUTS)
 @examples(500)
 def test_any_bytes_are_decoded_or_refused_alike(footers, data, layout):
     assert outcome(data, layout, footers) == outcome(data, layout)
 
 
+@other_levels_in_sweep
 @pytest.mark.slow
 @given(SOUP, LAYOUTS)
 @examples(500)
@@ -77,9 +87,9 @@ def test_pieces_of_structures_are_decoded_or_refused_alike(footers, data, layout
         assert outcome(several, in_a_list) == by_walker
 
 
-@pytest.mark.parametrize("header", [b"\x02", b"\x05", b"\x07", b"\x08", b"\x09", b"\x0b", b"\x0c"])
-@pytest.mark.parametrize("number", [b"", b"\xff", b"\xff" * 9, b"\xff" * 10, b"\xff" * 11 + b"\1"])
-@pytest.mark.parametrize("before", [b"", b"\x1c", b"\x15\2"])
+@for_each("header", [b"\x02", b"\x05", b"\x07", b"\x08", b"\x09", b"\x0b", b"\x0c"])
+@for_each("number", [b"", b"\xff", b"\xff" * 9, b"\xff" * 10, b"\xff" * 11 + b"\1"])
+@for_each("before", [b"", b"\x1c", b"\x15\2"])
 def test_a_field_id_that_is_too_long(footers, header, number, before):
     data = before + header + number
     assert outcome(data, {}, footers) == outcome(data, {}) == "refused"
@@ -89,7 +99,7 @@ def test_a_field_id_that_is_too_long(footers, header, number, before):
     assert patched(footers, b"\x3c" + data, 4, 32) is None
 
 
-@pytest.mark.parametrize("fields", AMBIGUOUS)
+@for_each("fields", AMBIGUOUS)
 def test_ambiguous_fields_are_refused(footers, fields):
     """A structure, one in a list, the same inside of a column chunk, and a column chunk itself."""
     for layout, before, behind in AROUND.values():
@@ -102,6 +112,7 @@ def test_ambiguous_fields_are_refused(footers, fields):
         assert patched(footers, b"\x3c" + structure + b"\0\0", 4, 32) is None
 
 
+@other_levels_in_sweep
 @pytest.mark.slow
 @given(TREES.filter(bool), st.data())
 @examples(150)
@@ -111,6 +122,7 @@ def test_changed_bytes_are_decoded_or_refused_alike(footers, tree, data):
     assert outcome(bytes(changed), {}, footers) == outcome(bytes(changed), {})
 
 
+@other_levels_in_sweep
 @given(st.dictionaries(st.integers(1, 40), LEAVES, min_size=1).map(
     lambda fields: dict(sorted(fields.items()))))
 @examples(100)
@@ -120,6 +132,7 @@ def test_common_structures_do_not_need_the_walker(footers, tree):
     assert (count, end) == ((len(tree), len(written(tree))) if fits else (-1, -1))
 
 
+@other_levels_in_sweep
 @given(st.lists(TREES, max_size=20), st.integers(0, 5))
 @examples(60)
 def test_the_ends_of_structures(footers, trees, cut):
@@ -133,8 +146,8 @@ def test_the_ends_of_structures(footers, trees, cut):
         assert ends[-1] == -1
 
 
-@pytest.mark.parametrize("depth", [0, 60, MAX_DEPTH, MAX_DEPTH + 1, 100_000])
-@pytest.mark.parametrize("nested", [b"\x1c", b"\x19\x19", b"\x19\x1c", b"\x1b\x01\x5c\x02"])
+@for_each("depth", [0, 60, MAX_DEPTH, MAX_DEPTH + 1, 100_000])
+@for_each("nested", [b"\x1c", b"\x19\x19", b"\x19\x1c", b"\x1b\x01\x5c\x02"])
 def test_deep_values_are_refused_before_they_overflow(footers, depth, nested):
     data = nested * depth + b"\0" * (depth + 8)
     ends = np.zeros(1, np.int64)
@@ -174,6 +187,7 @@ def patched_by_walker(chunk: bytes, offset: int, length: int) -> bytes:
     return encode(struct)
 
 
+@other_levels_in_sweep
 @given(META_DATA, st.dictionaries(st.sampled_from([1, 2, 4, 5, 6, 7, 10, 18]), LEAVES), *PLACES)
 @examples(200)
 def test_a_filter_is_set_as_the_walker_sets_it(footers, meta, others, offset, length):
@@ -184,6 +198,7 @@ def test_a_filter_is_set_as_the_walker_sets_it(footers, meta, others, offset, le
         == patched(footers, chunk, offset, length)
 
 
+@other_levels_in_sweep
 @given(st.lists(META_DATA, min_size=1, max_size=5), st.data())
 @examples(60)
 def test_chunks_without_a_place_are_copied(footers, metas, data):
@@ -217,6 +232,7 @@ def test_what_is_no_column_chunk_is_left_to_the_walker(footers):
     assert patched(footers, b"\x0c\x06\0\0", 4, 32) is None  # a field id that is spelled out
 
 
+@other_levels_in_sweep
 @given(st.binary(max_size=60) | SOUP | SOUP.map(lambda soup: b"\x3c" + soup), *PLACES)
 @examples(600)
 def test_any_bytes_are_patched_as_the_walker_does_or_left(footers, data, offset, length):

@@ -125,6 +125,62 @@ def test_a_size_of_no_whole_blocks_is_unsupported(num_bytes):
         decode_header(thrift.encode(header(num_bytes)))
 
 
+def with_field(field: str) -> bytes:
+    """A header with another field at its end, in hex digits."""
+    return KNOWN[:-1] + bytes.fromhex(field) + b"\0"
+
+
+REFUSED = {
+    "numBytes twice": with_field("05 02 8010"),
+    "algorithm twice": with_field("0c 04 1c0000"),
+    "a member twice": bytes.fromhex("15 8010 1c 1c00 0c0200 00") + KNOWN[7:],
+    "an unknown field twice": with_field("15 02 05 0a 02"),
+    "a field twice in an unknown structure": with_field("1c 15 02 05 02 04 00"),
+    "an id of 2**15": with_field("05 808004 02"),
+    "an id below -2**15": with_field("05 818004 02"),
+    "a chain of ids to 2**15": with_field("05 feff03 02 15 02"),
+    "an id of 2**62": with_field("05 80808080808080808001 02"),
+    "a stop byte of 16": KNOWN[:-1] + b"\x10",
+    "a stop byte of 240 in a member": bytes.fromhex("15 8010 1c 1cf0 00") + KNOWN[7:],
+    "a stop byte of 32 in an unknown structure": with_field("1c 20"),
+    "a size of 11 bytes": bytes.fromhex("15 80908080808080808080 00") + KNOWN[3:],
+    "a type that does not exist": with_field("1f"),
+    "elements of no type": with_field("19 20"),
+    "elements of a type that does not exist": with_field("19 2e 0000"),
+    "2**60 elements of no type": with_field("19 f0 808080808080808010"),
+    "2**31 booleans": with_field("19 f1 8080808008"),
+    "2**31 entries": with_field("1b 8080808008 33"),
+    "2**40 bytes": with_field("18 808080808040"),
+    "a map in 70 maps": with_field("1b" + "01 bb" * 70 + "00" * 71),
+    "a list in 70 lists": with_field("19" + "19" * 70 + "03"),
+    "a structure in 70 structures": with_field("1c" * 70 + "00" * 70),
+}
+
+
+@pytest.mark.parametrize("behind", [b"", bytes(5000), b"\x01" * 5000])
+def test_what_the_thrift_package_lets_pass_is_refused(behind):
+    """Bytes behind the header are a bitset, which is not taken for the rest of a field."""
+    for name, data in REFUSED.items():
+        with pytest.raises(FormatError, match="truncated or malformed"):
+            pytest.fail(f"{name}: {decode_header(data + behind)}")
+
+
+ACCEPTED = {
+    "ids of 16 bits": with_field("05 feff03 02 05 ffff03 02"),
+    "every type": with_field("11 12 13ff 14 7e 15 7e 16 7e 17" + "ff" * 8 + "18 02 c3ff"
+                             "19 f1 10" + "02" * 16 + "1a 28 00 01ff 1b 01 1c 01 00 1d"
+                             + "ff" * 16),
+    "an empty map and an empty list": with_field("1b 00 19 0c"),
+    "numBytes last": KNOWN[3:-1].replace(b"\x1c\x1c", b"\x2c\x1c", 1) + b"\x05\x02\x80\x10\0",
+    "a structure in 60 structures": with_field("1c" * 60 + "00" * 60),
+}
+
+
+def test_what_else_a_header_has_is_ignored():
+    for name, data in ACCEPTED.items():
+        assert decode_header(data + bytes(99)) == (1024, len(data)), name
+
+
 @given(st.binary(max_size=80))
 @examples(300)
 def test_any_bytes_are_decoded_or_refused(data):

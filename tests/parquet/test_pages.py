@@ -112,6 +112,7 @@ def modules(key: bytes, *, by_gcm: bool = True, file_aad: bytes = b"a" * 8, row_
     return ChunkModules(ModuleCipher(key * 16), file_aad, row_group, 0, by_gcm)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [300, 2**21])  # the larger pages are read on their own
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 def test_pages_are_encrypted_in_any_way_and_back(size, version):

@@ -13,6 +13,7 @@ from secure_bloom.parquet.schema import (
 )
 from secure_bloom.parquet.thrift import BYTE, I32, STRUCT, Struct, decode, encode
 from secure_bloom.sbbf.column_type import PHYSICAL_TYPES
+from tests.cases import for_each
 from tests.support import arrow_file, open_footer
 
 
@@ -154,7 +155,7 @@ def test_types_of_pyarrow_files(arrow_type, text):
     assert leaf.type.can_have_filter == (" " in text)
 
 
-@pytest.mark.parametrize(("physical", "converted", "arrow_type"), [
+@for_each(("physical", "converted", "arrow_type"), [
     ("INT32", None, pa.int32()), ("INT64", None, pa.int64()), ("INT96", None, pa.timestamp("ns")),
     ("FLOAT", None, pa.float32()), ("DOUBLE", None, pa.float64()),
     ("BYTE_ARRAY", None, pa.binary()), ("BOOLEAN", None, None),

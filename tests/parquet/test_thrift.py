@@ -25,6 +25,7 @@ from secure_bloom.parquet.thrift import (
     tree,
 )
 from secure_bloom.parquet.thrift.protocol import encode_int
+from tests.cases import for_each
 from tests.support import examples
 
 # --- structures with fields of every type, written by the thrift library -------------------------
@@ -172,8 +173,8 @@ def test_lists_of_structures_of_every_size():
         assert encode(struct) == data
 
 
-@pytest.mark.parametrize("kind", [I16, I32, I64])
-@pytest.mark.parametrize("value", [0, -1, 63, 64, -64, -65, 2**31 - 1, -2**31, 2**63 - 1, -2**63])
+@for_each("kind", [I16, I32, I64])
+@for_each("value", [0, -1, 63, 64, -64, -65, 2**31 - 1, -2**31, 2**63 - 1, -2**63])
 def test_integers(kind, value):
     struct = Struct()
     struct.set_int(1, kind, value)
@@ -212,7 +213,7 @@ FIELD = {name: bytes([0x10 | kind]) for name, kind in
          {"binary": BINARY, "list": LIST, "set": 10, "map": 11, "struct": STRUCT}.items()}
 
 
-@pytest.mark.parametrize("data", [
+@for_each("data", [
     FIELD["binary"] + HUGE + b"x",
     FIELD["list"] + b"\xf8" + HUGE,
     FIELD["list"] + b"\xfc" + HUGE,
@@ -224,8 +225,8 @@ FIELD = {name: bytes([0x10 | kind]) for name, kind in
     b"\x1e\x00", b"\x1f\x00", b"\x10\x00",
     FIELD["struct"] * 100_000,
     (FIELD["list"] + b"\x19" * 100_000),
-], ids=str)
-@pytest.mark.parametrize("layout", [{}, {1: {}}, {1: [{}]}], ids=str)
+])
+@for_each("layout", [{}, {1: {}}, {1: [{}]}])
 def test_hostile_bytes_are_refused_at_once(data, layout):
     with pytest.raises(FormatError):
         decode(data, layout)

@@ -95,6 +95,9 @@ public final class ParquetJavaPeer {
     if (op.equals("data_keys")) {
       return dataKeys(request);
     }
+    if (op.equals("filtered")) {
+      return PeerPages.filtered(request);
+    }
     try (ParquetFileReader reader = open(request)) {
       switch (op) {
         case "read": return read(reader, request);
@@ -102,6 +105,7 @@ public final class ParquetJavaPeer {
         case "probe": return probe(reader, request);
         case "row_groups_for": return rowGroupsFor(reader, request);
         case "footer": return footer(reader);
+        case "page_indexes": return PeerPages.indexes(reader);
         default: throw new IllegalArgumentException("no operation " + op);
       }
     }

@@ -25,7 +25,14 @@ from tests.peers.records import FilterRecord, Value
 HERE = Path(__file__).parent
 SOURCES = [
     HERE / f"{name}.java"
-    for name in ("ParquetJavaPeer", "PeerKeys", "PeerValues", "PeerWriting", "SeededPeer")
+    for name in (
+        "ParquetJavaPeer",
+        "PeerKeys",
+        "PeerPages",
+        "PeerValues",
+        "PeerWriting",
+        "SeededPeer",
+    )
 ]
 # A footer lists a column's encodings in the order of a HashSet of enums, whose hash codes are
 # otherwise others in each process.
@@ -152,6 +159,27 @@ class ParquetJava:
             column=column,
             value=_encode(value),
         )
+
+    def page_indexes(self, path: str | PathLike[str], keys: AnyKeys = None) -> list[dict[str, Any]]:
+        """The page indexes: one record per column chunk, with row_group and column.
+
+        `pages` has offset, size and first row of each page, `bounds` minimum and maximum of each
+        (nothing for a page of nulls); each is None without its index.
+        """
+        records = self._ask("page_indexes", path=fspath(path), keys=_keys(keys))
+        return [{**record, "bounds": _decode(record["bounds"])} for record in records]
+
+    def filtered(
+        self, path: str | PathLike[str], keys: AnyKeys, column: str, value: Value
+    ) -> tuple[list[dict[str, Any]], int]:
+        """The rows with column = value, and how many rows the pages have that were read.
+
+        Pages are chosen with page indexes alone.
+        """
+        reply = self._ask(
+            "filtered", path=fspath(path), keys=_keys(keys), column=column, value=_encode(value)
+        )
+        return _decode(reply["rows"]), reply["rows_read"]
 
     def footer(self, path: str | PathLike[str], keys: AnyKeys = None) -> dict[str, Any]:
         """`encryption`, `schema`, `created_by`, and `columns`: one record per column chunk.

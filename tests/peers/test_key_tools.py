@@ -25,6 +25,7 @@ from secure_bloom.errors import (
     UnsupportedError,
 )
 from secure_bloom.keys import InMemoryKms, KeyEncryptionKeys, external
+from secure_bloom.reading.open_file import OpenFile
 from tests.peers.keys import KeyTools
 from tests.peers.parquet_java import ParquetJava
 from tests.support import ArrowKms
@@ -48,9 +49,9 @@ class Kms(InMemoryKms):
 
 
 def written(path: Path, double=True, internal=True, bits=128, plaintext_footer=False,
-            kms=None) -> Path:
+            keys=None) -> Path:
     write_table(TABLE, path, bloom_filters=FILTERS, row_group_size=25,
-                kms=kms or Kms(MASTER_KEYS),
+                keys=keys or Kms(MASTER_KEYS),
                 encryption=EncryptionConfiguration(
                     "kf", COLUMNS, double_wrapping=double, internal_key_material=internal,
                     data_key_length_bits=bits, plaintext_footer=plaintext_footer))
@@ -144,7 +145,7 @@ def test_external_key_material_is_that_of_the_peers(tmp_path, parquet_java: Parq
 
 def test_keks_made_elsewhere_open_everywhere(tmp_path, parquet_java: ParquetJava):
     keks = KeyEncryptionKeys(Kms(MASTER_KEYS), MASTER_KEYS)
-    path = written(tmp_path / "a.parquet", plaintext_footer=True, kms=keks)
+    path = written(tmp_path / "a.parquet", plaintext_footer=True, keys=keks)
     assert read_by_pyarrow(path).equals(TABLE)
     assert len(parquet_java.filters(path, KeyTools(MASTER_KEYS))) == 12
     assert materials(path)[0]["kmsInstanceID"] == "region 1"
@@ -170,7 +171,7 @@ def test_external_key_material_needs_a_path():
 
 def test_pyarrows_configuration_does_not_say_where_external_key_material_goes(tmp_path):
     with pytest.raises(UnsupportedError, match="secure_bloom's EncryptionConfiguration"):
-        write_table(TABLE, tmp_path / "a.parquet", bloom_filters={}, kms=Kms(MASTER_KEYS),
+        write_table(TABLE, tmp_path / "a.parquet", bloom_filters={}, keys=Kms(MASTER_KEYS),
                     encryption=pe.EncryptionConfiguration(
                         "kf", uniform_encryption=True, internal_key_material=False))
     assert not list(tmp_path.iterdir())
@@ -191,7 +192,7 @@ def test_nothing_is_left_of_a_file_that_fails(tmp_path, monkeypatch):
 
 
 def writer(path: Path) -> ParquetWriter:
-    result = ParquetWriter(path, TABLE.schema, bloom_filters={}, kms=Kms(MASTER_KEYS),
+    result = ParquetWriter(path, TABLE.schema, bloom_filters={}, keys=Kms(MASTER_KEYS),
                            encryption=EncryptionConfiguration("kf", COLUMNS,
                                                               internal_key_material=False))
     result.write_table(TABLE)
@@ -327,8 +328,7 @@ def test_pyarrow_opens_files_itself_whoever_wrote_them(tmp_path, parquet_java: P
                 "kf", column_keys={"kc": ["id"]}, double_wrapping=double,
                 internal_key_material=internal), path, pa_fs.LocalFileSystem()))
     else:
-        write_table(table, path, bloom_filters={}, kms=kms, encryption=EncryptionConfiguration(
+        write_table(table, path, bloom_filters={}, keys=kms, encryption=EncryptionConfiguration(
             "kf", {"kc": ["id"]}, double_wrapping=double, internal_key_material=internal))
-    file = ParquetFile(path, kms)
-    assert (file.arrow_access().start is None) == internal
-    assert file.read().to_pylist() == table.to_pylist()
+    assert (OpenFile(path, kms).arrow_access().start is None) == internal
+    assert ParquetFile(path, kms).read().to_pylist() == table.to_pylist()

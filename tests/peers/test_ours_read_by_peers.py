@@ -1,6 +1,7 @@
 """What secure_bloom writes, parquet-java, Arrow C++ and DuckDB read: rows, filters, answers."""
 
 import datetime
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
@@ -8,7 +9,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from secure_bloom import ParquetFile, SplitBlockBloomFilter
+from secure_bloom import (
+    EncryptionConfiguration,
+    ParquetFile,
+    SplitBlockBloomFilter,
+    write_table,
+)
 from tests.modes import MODES, PLAINTEXT, Mode
 from tests.peers.arrow_cpp import ArrowCpp
 from tests.peers.parquet_java import ParquetJava
@@ -38,6 +44,7 @@ LEAVES = {**{name: name for name in FIELDS}, "city": "address.city", "tag": "tag
 COLUMN_KEYS = {"kc1": ["id", "name", "total", "address.city"],
                "kc2": ["real", "price", "moment", "tags.list.element"]}
 
+Written = Callable[[Mode], Path]
 every_mode = pytest.mark.parametrize("mode", MODES, ids=str)
 
 
@@ -61,6 +68,19 @@ def table() -> pa.Table:
 
 
 TABLE = table()
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """A function that returns the file of a mode, which is written once."""
+    paths: dict[str, Path] = {}
+
+    def written(mode: Mode) -> Path:
+        if str(mode) not in paths:
+            paths[str(mode)] = write(mode, tmp_path_factory.mktemp("ours"))
+        return paths[str(mode)]
+
+    return written
 
 
 def write(mode: Mode, folder: Path) -> Path:
@@ -107,16 +127,16 @@ def our_filters(path: Path, mode: Mode) -> list[FilterRecord]:
 
 
 @every_mode
-def test_parquet_java_reads_the_rows(parquet_java: ParquetJava, tmp_path: Path, mode: Mode):
-    rows, groups = parquet_java.read(write(mode, tmp_path), mode.java_keys)
+def test_parquet_java_reads_the_rows(parquet_java: ParquetJava, written: Written, mode: Mode):
+    rows, groups = parquet_java.read(written(mode), mode.java_keys)
     assert rows == java_rows()
     assert groups == [15, 15, 10]
 
 
 @every_mode
 def test_peers_see_the_same_filters(parquet_java: ParquetJava, arrow_cpp: ArrowCpp,
-                                    tmp_path: Path, mode: Mode):
-    path = write(mode, tmp_path)
+                                    written: Written, mode: Mode):
+    path = written(mode)
     filters = our_filters(path, mode)
     assert [(f.row_group, f.column) for f in filters] \
         == [(group, leaf) for group in range(3) for leaf in LEAVES.values()]
@@ -125,9 +145,9 @@ def test_peers_see_the_same_filters(parquet_java: ParquetJava, arrow_cpp: ArrowC
 
 
 @every_mode
-def test_parquet_java_sees_which_columns_are_encrypted(parquet_java: ParquetJava, tmp_path: Path,
+def test_parquet_java_sees_which_columns_are_encrypted(parquet_java: ParquetJava, written: Written,
                                                        mode: Mode):
-    path = write(mode, tmp_path)
+    path = written(mode)
     footer = parquet_java.footer(path, mode.java_keys)
     encrypted = {record["column"] for record in footer["columns"] if record["encrypted"]}
     if mode.is_uniform:
@@ -139,8 +159,8 @@ def test_parquet_java_sees_which_columns_are_encrypted(parquet_java: ParquetJava
 
 @every_mode
 def test_peers_answer_probes_alike(parquet_java: ParquetJava, arrow_cpp: ArrowCpp,
-                                   tmp_path: Path, mode: Mode):
-    path = write(mode, tmp_path)
+                                   written: Written, mode: Mode):
+    path = written(mode)
     java_keys, cpp_keys = mode.java_keys, mode.explicit_keys(path)
     file = ParquetFile(path, mode.keys)
     for field, leaf in LEAVES.items():
@@ -156,9 +176,9 @@ def test_peers_answer_probes_alike(parquet_java: ParquetJava, arrow_cpp: ArrowCp
 
 
 @every_mode
-def test_parquet_java_skips_the_same_row_groups(parquet_java: ParquetJava, tmp_path: Path,
+def test_parquet_java_skips_the_same_row_groups(parquet_java: ParquetJava, written: Written,
                                                 mode: Mode):
-    path = write(mode, tmp_path)
+    path = written(mode)
     file = ParquetFile(path, mode.keys)
     # parquet-java's predicates take no repeated columns
     fields = [f for f in FIELDS if f != "tag"] if mode in MODES[:2] else ["id", "amount", "city"]
@@ -178,8 +198,9 @@ PHYSICAL_TYPES = {"id": "INT64", "small": "INT32", "real": "DOUBLE", "name": "BY
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_filters_hold_the_values_and_nothing_else(arrow_cpp: ArrowCpp, tmp_path: Path, field: str):
-    file = ParquetFile(write(PLAINTEXT, tmp_path))
+def test_filters_hold_the_values_and_nothing_else(
+        arrow_cpp: ArrowCpp, written: Written, field: str):
+    file = ParquetFile(written(PLAINTEXT))
     for group, rows in enumerate(GROUPS):
         values = stored_values(field, rows)
         assert values and not {"", 0} & set(values)  # which a null might become
@@ -202,8 +223,8 @@ def stored_values(field: str, rows: slice) -> list:
 
 # DuckDB probes neither nested columns nor decimals of fixed length.
 @pytest.mark.parametrize("field", [f for f in FIELDS if f not in ("city", "tag", "total")])
-def test_duckdb_excludes_the_same_row_groups(tmp_path: Path, field: str):
-    path = write(PLAINTEXT, tmp_path)
+def test_duckdb_excludes_the_same_row_groups(written: Written, field: str):
+    path = written(PLAINTEXT)
     file = ParquetFile(path)
     type_, value = FIELDS[field]
     for row in (16, 37, COUNT + 1):
@@ -212,3 +233,21 @@ def test_duckdb_excludes_the_same_row_groups(tmp_path: Path, field: str):
             [str(path), field, value(row)]).fetchall()
         ours = file.might_contain(field, pa.array([value(row)], type_))[:, 0]
         assert [not answer for (answer,) in excluded] == ours.tolist()
+
+
+def test_columns_under_the_master_key_of_the_footer(parquet_java: ParquetJava, arrow_cpp: ArrowCpp,
+                                                    tmp_path: Path):
+    """All columns are encrypted: some with keys of their own, the others as the footer is."""
+    mode = Mode("other columns", {})
+    path = tmp_path / "ours.parquet"
+    write_table(TABLE, path, row_group_size=GROUP_ROWS, store_decimal_as_integer=True,
+                bloom_filters=dict.fromkeys(LEAVES.values(), True), keys=mode.keys,
+                encryption=EncryptionConfiguration("kf", COLUMN_KEYS, other_columns="footer key"))
+    rows, groups = parquet_java.read(path, mode.java_keys)
+    assert rows == java_rows() and groups == [15, 15, 10]
+    footer = parquet_java.footer(path, mode.java_keys)
+    assert all(record["encrypted"] for record in footer["columns"])
+    filters = our_filters(path, mode)
+    assert len(filters) == 3 * len(LEAVES)
+    assert parquet_java.filters(path, mode.java_keys) == filters
+    assert arrow_cpp.filters(path, mode.explicit_keys(path)) == filters

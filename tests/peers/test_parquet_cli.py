@@ -32,7 +32,7 @@ SIGNED = EncryptionConfiguration("kf", {"kc1": ["name"]}, plaintext_footer=True)
 
 def write(path: Path, encryption: EncryptionConfiguration | None = None) -> Path:
     secure_bloom.write_table(ROWS, path, bloom_filters=dict.fromkeys(ROWS.column_names, True),
-                             encryption=encryption, kms=KMS if encryption else None,
+                             encryption=encryption, keys=KMS if encryption else None,
                              row_group_size=2, compression="none")
     return path
 

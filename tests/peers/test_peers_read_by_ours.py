@@ -1,7 +1,9 @@
 """What parquet-java, pyarrow and DuckDB write, secure_bloom reads: filters, answers, rows."""
 
 import datetime
+import functools
 import struct
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
@@ -29,8 +31,20 @@ from tests.peers.examples import (
 )
 from tests.peers.keys import KeyTools
 from tests.peers.parquet_java import AnyKeys, Bloom, ParquetJava
+from tests.reading.ways import by_pages, by_row_groups, counted
 
 every_mode = pytest.mark.parametrize("mode", MODES)
+
+
+@pytest.fixture(scope="module")
+def written(parquet_java: ParquetJava, tmp_path_factory: pytest.TempPathFactory) \
+        -> Callable[[str], Path]:
+    """A function that returns the file of a mode, which parquet-java writes once."""
+    @functools.cache
+    def written(mode: str) -> Path:
+        return write(parquet_java, tmp_path_factory.mktemp("java") / "a.parquet", MODES[mode])
+
+    return written
 
 
 def our_keys(keys: AnyKeys) -> InMemoryKms | ExplicitKeys | None:
@@ -43,9 +57,9 @@ def our_keys(keys: AnyKeys) -> InMemoryKms | ExplicitKeys | None:
 
 
 @every_mode
-def test_filters_are_bit_for_bit_those_of_parquet_java(parquet_java: ParquetJava, tmp_path: Path,
-                                                       mode: str):
-    path = write(parquet_java, tmp_path / "a.parquet", MODES[mode])
+def test_filters_are_bit_for_bit_those_of_parquet_java(
+        parquet_java: ParquetJava, written: Callable[[str], Path], mode: str):
+    path = written(mode)
     theirs = parquet_java.filters(path, MODES[mode])
     file = ParquetFile(path, our_keys(MODES[mode]))
     assert [(i.row_group, i.column, i.offset, i.length, i.num_bytes) for i in file.bloom_filters] \
@@ -71,9 +85,10 @@ def ours_of(column: str, values: list) -> pa.Array | list:
 
 
 @every_mode
-def test_probes_are_answered_alike(parquet_java: ParquetJava, tmp_path: Path, mode: str):
+def test_probes_are_answered_alike(
+        parquet_java: ParquetJava, written: Callable[[str], Path], mode: str):
     keys = MODES[mode]
-    path = write(parquet_java, tmp_path / "a.parquet", keys)
+    path = written(mode)
     file = ParquetFile(path, our_keys(keys))
     for column in COLUMNS:
         ours = file.might_contain(column, ours_of(column, leaves(column)))
@@ -85,8 +100,8 @@ def test_probes_are_answered_alike(parquet_java: ParquetJava, tmp_path: Path, mo
 
 
 @every_mode
-def test_pruned_reads_give_the_right_rows(parquet_java: ParquetJava, tmp_path: Path, mode: str):
-    path = write(parquet_java, tmp_path / "a.parquet", MODES[mode])
+def test_pruned_reads_give_the_right_rows(written: Callable[[str], Path], mode: str):
+    path = written(mode)
     file = ParquetFile(path, our_keys(MODES[mode]))
     table = file.read()
     assert table["id"].to_pylist() == [row["id"] for row in ROWS]
@@ -266,3 +281,22 @@ def test_hashes_are_those_of_the_peers(parquet_java: ParquetJava, arrow_cpp: Arr
     java_type = "BINARY" if physical_type == "BYTE_ARRAY" else physical_type
     assert ours == arrow_cpp.hash(physical_type, theirs)
     assert ours == parquet_java.hash(java_type, theirs)
+
+
+def test_pages_of_parquet_java_are_read_one_by_one(parquet_java: ParquetJava, tmp_path: Path):
+    """In every mode, with pages of three rows: INT96, nulls, lists and dictionaries among them."""
+    filters = [[("id", "=", 2**62 + 5)], [("name", "in", ["näme 6", "näme 17"])],
+               [("small", "<", -17)], [("code", "=", struct.pack(">i", 12))],
+               [("real", ">", 6), ("name", "is null", None)], [("name", "<=>", None)]]
+    for number, (mode, keys) in enumerate(MODES.items()):
+        for version in (1, 2) if keys is None else (1,):
+            path = tmp_path / f"{number}{version}.parquet"
+            parquet_java.write(path, SCHEMA, ROWS, keys=keys, page_rows=3, row_group_rows=8,
+                               dictionary=number % 2 == 0, page_version=version, codec="SNAPPY")
+            file = ParquetFile(path, our_keys(keys))
+            for one in filters:
+                with by_row_groups():
+                    expected = file.read(filters=one)
+                with by_pages(), counted() as row_groups:
+                    assert file.read(filters=one).equals(expected), (mode, version, one)
+                assert row_groups and expected.num_rows, (mode, one)

@@ -21,19 +21,21 @@ REPORT = DOCS / "peers" / "arrow-rs-plaintext-filters.md"
 def test_docs_name_the_versions_that_are_tried():
     page = (DOCS / "compatibility.md").read_text(encoding="utf-8")
     assert f"| arrow-rs {arrow_rs.version()} |" in page
-    assert f"The Rust crate `parquet`, version {arrow_rs.version()}," in page
+    assert f"the Rust crate `parquet`, version {arrow_rs.version()}." in page
     assert f", {parquet_java.NEWEST} |" in page
     assert f"| parquet-cli {parquet_cli.VERSION} |" in page
-    assert f"parquet-java, version {parquet_cli.VERSION}," in page
+    assert f"command line, version {parquet_cli.VERSION}," in page
     assert f"`parquet` {arrow_rs.version()}." in REPORT.read_text(encoding="utf-8")
 
 
+@pytest.mark.sweep
 def test_the_report_about_arrow_cpp_shows_what_happens(tmp_path: Path):
     page = (DOCS / "peers" / "arrow-cpp-size-statistics.md").read_text(encoding="utf-8")
     assert f"pyarrow {version('pyarrow')}." in page
     check_outputs(page, tmp_path)
 
 
+@pytest.mark.sweep
 def test_the_report_about_parquet_java_shows_what_happens(tmp_path: Path):
     page = (DOCS / "peers" / "parquet-java-size-statistics.md").read_text(encoding="utf-8")
     assert f"parquet-java {parquet_java.version()}," in page

@@ -15,6 +15,7 @@ import pytest
 from secure_bloom import ParquetFile, read_table, write_table
 from secure_bloom.errors import ColumnError, PredicateError, SecureBloomError
 from secure_bloom.pruning.operands import Operand, operand
+from tests.cases import for_each
 
 NAN = math.nan
 UTC = datetime.UTC
@@ -55,8 +56,9 @@ def found(tmp_path_factory):
 FLOATS = [0.0, -0.0, NAN, 5.0, None, math.inf, -math.inf]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arrow_type", [pa.float16(), pa.float32(), pa.float64()], ids=str)
-@pytest.mark.parametrize(("op", "value", "rows"), [
+@for_each(("op", "value", "rows"), [
     ("==", 0.0, [0, 1]), ("==", -0.0, [0, 1]), ("in", [0.0], [0, 1]), ("in", [-0.0, 9], [0, 1]),
     ("<=>", -0.0, [0, 1]), ("!=", 0.0, [2, 3, 5, 6]), ("not in", [-0.0], [2, 3, 5, 6]),
     ("<", 0.0, [6]), (">", -0.0, [2, 3, 5]), ("<=", -0.0, [0, 1, 6]), (">=", 0, [0, 1, 2, 3, 5]),
@@ -76,7 +78,8 @@ def test_null_zeros_and_nan(found, arrow_type, op, value, rows):
         [value is None for value in FLOATS])), op, value) == rows
 
 
-@pytest.mark.parametrize(("arrow_type", "op", "value", "rows"), [
+@pytest.mark.slow
+@for_each(("arrow_type", "op", "value", "rows"), [
     (pa.int8(), "==", 300, []), (pa.int8(), "<", 300, [0, 1]), (pa.int8(), "!=", 300, [0, 1]),
     (pa.int8(), ">", -300, [0, 1]), (pa.int8(), "in", [300, 6, -300], [1]),
     (pa.uint64(), ">", -1, [0, 1]), (pa.uint64(), "==", -1, []), (pa.int64(), "<", 2**70, [0, 1]),
@@ -189,8 +192,9 @@ def unreadable(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("op", ["==", "<", "not in"])
-@pytest.mark.parametrize(("column", "value", "type_name", "value_name"), MISTAKES)
+@pytest.mark.slow
+@for_each("op", ["==", "<", "not in"])
+@for_each(("column", "value", "type_name", "value_name"), MISTAKES)
 def test_values_that_cannot_be_compared_are_told(unreadable, column, value, op, type_name,
                                                  value_name):
     predicate = (column, op, [None, value] if "in" in op else value)

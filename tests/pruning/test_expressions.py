@@ -20,6 +20,8 @@ from secure_bloom.errors import PredicateError, UnknownColumnError
 from secure_bloom.pruning import expression_tree
 from secure_bloom.pruning.expressions import alternatives_in, columns_of, usable_for
 from secure_bloom.pruning.predicates import Predicate
+from secure_bloom.reading.open_file import OpenFile
+from secure_bloom.reading.row_groups import row_groups_for
 from tests.arrow.test_row_filter import filterable
 from tests.pruning.random_expressions import (
     DOMAINS,
@@ -42,16 +44,17 @@ def alternatives_of(expression, schema):
     return alternatives_in(expression_tree.parse(expression), schema)
 
 
-def written(table: pa.Table, mode: str = "plain") -> ParquetFile:
+def written(table: pa.Table, mode: str = "plain", of: type = ParquetFile) -> ParquetFile | OpenFile:
     encryption, kms, keys = encryptions(table.column_names[0])[mode]
     sink = io.BytesIO()
     write_table(table, sink, bloom_filters=dict.fromkeys(filterable(table), True),
-                encryption=encryption, kms=kms, row_group_size=GROUP)
-    return ParquetFile(sink.getvalue(), keys)
+                encryption=encryption, keys=kms, row_group_size=GROUP)
+    return of(sink.getvalue(), keys)
 
 
 # --- random --------------------------------------------------------------------------------------
 
+@pytest.mark.slow
 def test_the_filter_for_pruning_holds_for_every_row_that_arrow_selects():
     draw = random.Random(SEED)
     table = random_table(draw, 120)
@@ -75,6 +78,7 @@ def test_the_filter_for_pruning_holds_for_every_row_that_arrow_selects():
     assert narrow > compared / 2 > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["plain", "uniform"])
 def test_a_file_has_the_rows_that_arrow_selects_in_memory(mode):
     draw = random.Random(SEED)
@@ -101,6 +105,7 @@ def test_a_file_has_the_rows_that_arrow_selects_in_memory(mode):
     assert skipped > 0
 
 
+@pytest.mark.slow
 def test_a_folder_has_the_rows_that_arrow_selects_in_memory(tmp_path):
     """One file lacks columns, and the values of three columns are in the paths."""
     draw = random.Random(SEED)
@@ -307,11 +312,11 @@ def test_a_file_in_which_a_dotted_name_could_mean_two_columns():
 
 
 def test_a_filter_of_a_table_prunes_a_file_with_smaller_integers():
-    file = written(pa.table({"c": pa.array(range(20), pa.int32())}))
+    file = written(pa.table({"c": pa.array(range(20), pa.int32())}), of=OpenFile)
     row_filter = RowFilter(C == 13, pa.schema({"c": pa.int64(), "new": pa.string()}))
-    assert file.row_groups_for(row_filter.alternatives_for(file.schema)) == [2]
+    assert row_groups_for(file, row_filter.alternatives_for(file.schema)) == [2]
     absent = RowFilter(field("new") == "a", pa.schema({"c": pa.int64(), "new": pa.string()}))
-    assert file.row_groups_for(absent.alternatives_for(file.schema)) == []
+    assert row_groups_for(file, absent.alternatives_for(file.schema)) == []
     assert row_filter.columns == ["c"]
 
 
@@ -361,6 +366,7 @@ def test_the_form_is_checked_against_a_known_expression(monkeypatch):
     expression_tree._is_known_form.cache_clear()
 
 
+@pytest.mark.slow
 def test_deep_and_long_expressions():
     schema = pa.schema({"c": pa.int64(), "d": pa.int64()})
     for chain in (functools.reduce(operator.or_, [i == C for i in range(3000)]),
@@ -389,6 +395,7 @@ def test_products_of_alternatives_stay_short():
     assert found and sum(len(p.value) for one in found for p in one if p.op == "in") < 300_000
 
 
+@pytest.mark.slow
 def test_a_million_values_are_one_predicate_and_one_list():
     values = pa.array(range(10**6))
     schema = pa.schema({"c": pa.int64()})

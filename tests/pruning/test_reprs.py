@@ -6,7 +6,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from secure_bloom.datasets.files import FolderQuery
 from secure_bloom.datasets.report import ScanReport
 from secure_bloom.erasing.matching import ErasedRows, ErasedValues
 from secure_bloom.erasing.search import Occurrences
@@ -29,7 +28,6 @@ SHOWN = {
     "erased rows": ErasedRows(pa.array([True]), Counter({VALUE: 1})),
     "occurrences": Occurrences(ScanReport(""), 1, 1, counts=Counter({VALUE: 1})),
     "predicate of Spark": ColumnPredicate(("ssn",), "==", VALUE),
-    "query": FolderQuery("people", None, None, None, pc.field("ssn") == VALUE, None, None, None),
 }
 
 

@@ -14,7 +14,7 @@ import pytest
 import secure_bloom
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.errors import PredicateError
-from secure_bloom.parquet.column_chunk import RawStatistics
+from secure_bloom.parquet.chunk_states import RawStatistics
 from secure_bloom.pruning import statistics
 from secure_bloom.pruning.predicates import Predicate, normalize
 from secure_bloom.pruning.value_list import ValueList

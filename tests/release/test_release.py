@@ -28,7 +28,7 @@ def candidate(tmp_path: Path) -> Candidate:
     (tmp_path / "secure_bloom" / "__init__.py").write_text('__version__ = "1.2.3"\n')
     (tmp_path / "CHANGELOG.md").write_text(ENTRY)
     (tmp_path / ".gitignore").write_text("dist/\n")
-    (tmp_path / "Makefile").write_text("test:\n\t@true\ndocs:\n\t@false\n")
+    (tmp_path / "Makefile").write_text("test test-build:\n\t@true\ndocs:\n\t@false\n")
     candidate = Candidate(tmp_path, tmp_path / "dist")
     candidate.git("init", "--quiet")
     commit(candidate)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.matrix.cells import CELLS
+from tests.environments.cells import CELLS
 
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = {path.stem: yaml.safe_load(path.read_text())
@@ -25,7 +25,7 @@ def jobs():
 def test_there_are_workflows_for_changes_for_every_night_and_for_releases():
     assert WORKFLOWS.keys() == {"checks", "nightly", "release"}
     run = " ".join(step.get("run", "") for job in jobs() for step in job["steps"])
-    assert {"lint", "test", "test-sweep", "docs", "soak", "matrix", "packages", "release"} \
+    assert {"lint", "test", "test-sweep", "docs", "soak", "environments", "release"} \
         <= set(run.split())
 
 

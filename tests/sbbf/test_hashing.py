@@ -22,6 +22,7 @@ from secure_bloom.sbbf.arrow_types import column_type_of
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.conversion import convert_exactly
 from secure_bloom.sbbf.hashing import hash_stored, hash_values
+from tests.cases import for_each
 from tests.support import (
     IMPLEMENTATIONS,
     arrow_file,
@@ -107,7 +108,7 @@ STRINGS = {
 FLAT = INTEGERS | FLOATS | DECIMALS | TIMES | STRINGS
 
 
-@pytest.mark.parametrize("name", FLAT)
+@for_each("name", FLAT)
 def test_hashes_are_of_the_bytes_in_the_file(name):
     array = FLAT[name]
     check_against_file(array)
@@ -115,7 +116,7 @@ def test_hashes_are_of_the_bytes_in_the_file(name):
     check_against_file(pa.chunked_array([array[:2], array[2:]]))
 
 
-@pytest.mark.parametrize("name", FLAT)
+@for_each("name", FLAT)
 def test_filters_are_those_of_arrow_cpp(name):
     """Bit for bit: pyarrow can write filters of columns that are not encrypted."""
     array = FLAT[name]
@@ -128,7 +129,7 @@ def test_filters_are_those_of_arrow_cpp(name):
     assert theirs.check(array).all()
 
 
-@pytest.mark.parametrize("name", FLAT)
+@for_each("name", FLAT)
 def test_default_types_are_those_of_a_file(name):
     array = FLAT[name]
     footer = open_footer(arrow_file(pa.table({"column": array[:0]})))
@@ -136,7 +137,7 @@ def test_default_types_are_those_of_a_file(name):
     assert (default.physical_type, default.length) == (stored.physical_type, stored.length)
 
 
-@pytest.mark.parametrize("name", [*FLOATS, *DECIMALS, *STRINGS, "int8", "uint32", "date32",
+@for_each("name", [*FLOATS, *DECIMALS, *STRINGS, "int8", "uint32", "date32",
                                   "timestamp us None", "time64[us]"])
 def test_dictionaries(name):
     """Each value that occurs is hashed once, whatever pyarrow can write."""
@@ -172,7 +173,7 @@ def test_decimals_as_integers(arrow_type, physical):
     assert column_type.physical_type == physical
 
 
-@pytest.mark.parametrize("name", [*INTEGERS, *TIMES])
+@for_each("name", [*INTEGERS, *TIMES])
 @pytest.mark.parametrize("version", ["1.0", "2.4"])
 def test_older_versions_of_the_format(name, version):
     array = FLAT[name]
@@ -181,9 +182,9 @@ def test_older_versions_of_the_format(name, version):
     check_against_file(array, version=version)
 
 
-@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-@pytest.mark.parametrize("zone", [None, "Europe/Rome"])
-@pytest.mark.parametrize("target", ["ms", "us"])
+@for_each("unit", ["s", "ms", "us", "ns"])
+@for_each("zone", [None, "Europe/Rome"])
+@for_each("target", ["ms", "us"])
 def test_coerced_timestamps_are_cut_off_as_pyarrow_does(unit, zone, target):
     array = pa.array([0, 1, -1, 1_999_999_999, -1_999_999_999, None]).cast(
         pa.timestamp(unit, zone))
@@ -202,7 +203,7 @@ def test_int96(unit, zone):
 
 # --- the encodings by hand -----------------------------------------------------------------------
 
-@pytest.mark.parametrize(("array", "encoded"), [
+@for_each(("array", "encoded"), [
     (pa.array([-2], pa.int8()), struct.pack("<i", -2)),
     (pa.array([200], pa.uint8()), struct.pack("<i", 200)),
     (pa.array([2**32 - 2], pa.uint32()), struct.pack("<I", 2**32 - 2)),
@@ -275,7 +276,7 @@ def list_cases():
 NESTED = dict(list_cases())
 
 
-@pytest.mark.parametrize("name", NESTED)
+@for_each("name", NESTED)
 def test_nested_leaves(name):
     array = NESTED[name]
     for part in (array, array.slice(1), array.slice(2, 1), array.slice(0, 0)):

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from secure_bloom.sbbf import light_arrow
+from tests.cases import for_each
 
 INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(),
             pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
@@ -26,8 +27,8 @@ def test_an_array_is_the_one_of_pyarrow(arrow_type):
     assert light_arrow.scalar(VALUES[arrow_type][0], arrow_type) == made[0]
 
 
-@pytest.mark.parametrize("arrow_type", INTEGERS, ids=str)
-@pytest.mark.parametrize("chunks", [[], [[]], [[1, 2]], [[1], [2, 3]]], ids=str)
+@for_each("arrow_type", INTEGERS)
+@for_each("chunks", [[], [[]], [[1, 2]], [[1], [2, 3]]])
 def test_numbers_keep_their_type_in_numpy(arrow_type, chunks):
     numbers = pa.chunked_array(chunks, arrow_type)
     found = light_arrow.to_numpy(numbers)

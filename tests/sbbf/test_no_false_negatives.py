@@ -130,7 +130,7 @@ def test_what_was_written_is_never_reported_absent(name, data):
     table = pa.table({"c": column})
     encryption, kms, keys = encryptions(path)[mode]
     sink = io.BytesIO()
-    write_table(table, sink, bloom_filters={path: True}, encryption=encryption, kms=kms,
+    write_table(table, sink, bloom_filters={path: True}, encryption=encryption, keys=kms,
                 row_group_size=rows, **options)
     file = ParquetFile(sink.getvalue(), keys)
     unfiltered = file.read()

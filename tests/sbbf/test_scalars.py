@@ -11,11 +11,12 @@ import pyarrow as pa
 import pytest
 
 from secure_bloom.sbbf.scalars import plain_value
+from tests.cases import for_each
 
 NANO = pa.scalar(1, pa.timestamp("ns"))
 
 
-@pytest.mark.parametrize(("value", "plain"), [
+@for_each(("value", "plain"), [
     (np.int8(5), 5), (np.uint64(2**64 - 1), 2**64 - 1), (np.float16(1.5), 1.5),
     (np.float32(0.1), 0.10000000149011612), (np.str_("x"), "x"), (np.bytes_(b"x"), b"x"),
     (np.bool_(True), True), (np.datetime64("NaT"), None), (np.timedelta64("NaT", "s"), None),
@@ -35,7 +36,7 @@ NANO = pa.scalar(1, pa.timestamp("ns"))
     (pa.array([None], pa.string()).dictionary_encode()[0], None),
     (pa.array([uuid.UUID(int=1)], pa.uuid())[0], uuid.UUID(int=1).bytes),
     (pa.array(["1"], pa.json_())[0], "1"), (None, None), ("x", "x"), (5, 5), ([1], [1]),
-], ids=range(36))
+])
 def test_values_of_libraries(value, plain):
     found = plain_value(value)
     assert type(found) is type(plain)

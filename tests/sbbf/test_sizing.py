@@ -101,7 +101,7 @@ def _log2_bytes_in_lance(items, probability):
 
 @given(st.integers(1, 10**8), st.one_of(st.floats(1e-12, 0.999), st.floats(1, 12).map(
     lambda nines: 1 - 10**-nines)))
-@examples(100)
+@examples(30)
 def test_sizes_are_those_of_lances_algorithm(items, probability):
     assert num_blocks_in_lance(items, probability) * 32 == 2**_log2_bytes_in_lance(items,
                                                                                    probability)

@@ -156,7 +156,7 @@ def small_file(case: Case, mode: Mode | None = None) -> tuple[bytes, Mode, pa.Ta
     mode.write(table, sink, {"kc1": ["secret"], "kc2": ["name"]}, row_group_size=rows // 2,
                bloom_filters={"secret": {"max_bytes": 64}, "name": {"max_bytes": 64},
                               "open": {"max_bytes": 64}},
-               **({"write_page_index": True} if case.random.random() < 0.3 else {}))
+               write_page_index=case.random.random() < 0.3)
     return sink.getvalue(), mode, table
 
 

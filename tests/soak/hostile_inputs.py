@@ -32,6 +32,7 @@ from secure_bloom.keys.uri import open_kms
 from secure_bloom.lance.null_rows import NullRowsBuilder, read_null_rows
 from secure_bloom.parquet.footer import Footer, split_tail
 from secure_bloom.parquet.header import decode_header, encode_header
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.spark.options.row_filters import parse_filters
 from secure_bloom.storage.visibility import material_path
 from tests.modes import MASTER_KEYS, Mode
@@ -170,7 +171,7 @@ def _of_an_index(folder: Path) -> dict[str, HostileInput]:
     assert stored is not None
     body = stored.open("id", None).body
     [part] = lake.glob("*.parquet")
-    with secure_bloom.ParquetFile(part) as file:
+    with OpenFile(part) as file:
         files = FileTable.of([FileEntry.of(file, part.name, Stamp(1, 2))])
     manifest = IndexFolder(_LOCAL, str(lake), "id").manifest_path(stored.version)
 

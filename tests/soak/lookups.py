@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-import secure_bloom
+from secure_bloom.reading.open_file import OpenFile
 from tests.soak.check import Case
 from tests.soak.generators import LEAVES, distinct_values, leaf, plain
 
@@ -19,7 +19,7 @@ def check_filters(folder: Path, keys: Any, name: str) -> int:
     """Look up every value of every row group in its filter; return how many there are."""
     number = 0
     for path in folder.glob("*.parquet"):
-        with secure_bloom.ParquetFile(path, keys) as file:
+        with OpenFile(path, keys) as file:
             for group in range(file.num_row_groups):
                 column = file.open_in_pyarrow().read_row_group(group, [name])[name]
                 values = distinct_values(leaf(column))

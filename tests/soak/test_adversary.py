@@ -10,14 +10,19 @@ from tests.soak.checks.adversary.guard import TooSlow, bounded
 from tests.soak.checks.adversary.judge import Question, Wrong
 from tests.soak.checks.adversary.named import ATTACKS, attack, usual_table
 from tests.soak.checks.adversary.player import Player
+from tests.tiers import sweep_where
 
 pytestmark = pytest.mark.slow
+
+#: one of each kind; the sweep has all
+USUAL = ("an index without encryption", "two files exchanged", "old pages", "many huge manifests")
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     return usual_table(tmp_path_factory.mktemp("adversary") / "lake")
 
 
+@sweep_where(lambda name: name not in USUAL)
 @pytest.mark.parametrize("name", ATTACKS)
 def test_no_reader_is_wrong_after(name, table, tmp_path):
     attack(table, name, tmp_path / "outside")

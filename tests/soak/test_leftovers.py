@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from secure_bloom import writer
-from secure_bloom.arrow import views
+from secure_bloom.arrow import page_writer, views
 from secure_bloom.arrow.views import filtered
 from secure_bloom.datasets import lookup
 from secure_bloom.erasing import erasure, leftover_search, leftovers, rows, search, summaries
@@ -36,9 +35,9 @@ def _of_trusted_writers(file):
     return [] if file.footer.created_by.startswith("parquet-mr") else _SEARCHED(file)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("disabled", [
-    [(writer, "compact_dictionaries", _as_they_are)],
+    [(page_writer, "compact_dictionaries", _as_they_are)],
     [(rows, "compact_dictionaries", _as_they_are)],
     [(search, "erased_in_dictionaries", lambda *arguments: ([], 0))],
     [(leftover_search, "groups_with_removed", _none)],

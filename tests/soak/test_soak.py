@@ -14,8 +14,12 @@ from tests.soak import runner
 from tests.soak.check import Case, Check
 from tests.soak.checks import CHECKS, differential, nonces, secrets
 from tests.soak.report import PAGE, STATE, table
-from tests.soak.runner import Tried, load, run, save, try_seed
+from tests.soak.runner import CASE_SECONDS, Tried, load, run, save, try_seed
 
+_NAMES = [name for name, one in CHECKS.items() if not one.is_extra]
+#: one case takes many seconds
+_HEAVY = ("false_negatives", "erasing", "nonces", "differential", "adversary")
+#: in the sweep; else one
 _SEEDS = {"false_negatives": 3, "false_positives": 20, "tampering": 5, "swaps": 5,
           "hostile_bytes": 5, "crashes": 4, "storage_faults": 3, "concurrency": 1,
           "adversary": 1}
@@ -23,12 +27,14 @@ _ON_A_STORE = 5  # a seed of storage_faults with which it uses S3
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name, one in CHECKS.items() if not one.is_extra])
-def test_some_cases_of_each_check(name, request):
+@pytest.mark.parametrize(("name", "seconds"), [
+    *((name, 1.0) for name in _NAMES if name not in _HEAVY),
+    *(pytest.param(name, CASE_SECONDS, marks=pytest.mark.sweep) for name in _NAMES)])
+def test_some_cases_of_each_check(name, seconds, request):
     if name == "differential":  # skipped where a peer is missing
         request.getfixturevalue("parquet_java"), request.getfixturevalue("arrow_cpp")
-    for seed in range(_SEEDS.get(name, 2)):
-        done = try_seed(name, seed)
+    for seed in range(1 if seconds < CASE_SECONDS else _SEEDS.get(name, 2)):
+        done = try_seed(name, seed, seconds)
         print(f"python -m tests.soak --repeat {name}:{seed}")
         assert not done.failures, done.failures[0]["error"]
 
@@ -95,6 +101,7 @@ def test_a_failure_has_its_seed(monkeypatch):
     assert failure["seed"] == 3 and "as planned" in failure["error"]
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 def test_runs_add_up(tmp_path):
     state = tmp_path / "soak.json"

@@ -11,8 +11,11 @@ from tests.spark.helpers import QUICK_JVM
 
 
 @pytest.fixture(scope="session")
-def spark(s3):
-    """One local Spark session for all tests, in a time zone other than UTC."""
+def spark(s3, tmp_path_factory):
+    """One local Spark session for all tests, in a time zone other than UTC.
+
+    Its tables are in a folder of this run: one that was killed leaves none behind.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
@@ -22,6 +25,7 @@ def spark(s3):
                .config("spark.sql.shuffle.partitions", "2")
                .config("spark.driver.host", "127.0.0.1")
                .config("spark.driver.extraJavaOptions", QUICK_JVM)
+               .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
                .config("spark.sql.session.timeZone", "America/New_York").getOrCreate())
     secure_bloom.spark.register(session)
     yield session
@@ -51,7 +55,7 @@ def keyring(tmp_path):
 @pytest.fixture
 def encrypted(keyring):
     """Options that encrypt column ssn with key pii."""
-    return {"keyring": str(keyring.path), "parquet.encryption.footer.key": "footer",
+    return {"keys": str(keyring.path), "parquet.encryption.footer.key": "footer",
             "parquet.encryption.column.keys": "pii: ssn"}
 
 

@@ -1,12 +1,18 @@
 """Helpers for the tests with a real Spark."""
 
+import json
 import os
+import subprocess
+import sys
+from collections.abc import Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
 from secure_bloom import ParquetFile
 from secure_bloom.keys.material import KeyMaterial
+from secure_bloom.spark.options.options import Options
 
 #: for modules whose tests need a Spark session, some without asking for it
 uses_spark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -19,6 +25,60 @@ PLAINTEXT = {"plaintext": "true"}
 
 def write(frame, folder, mode="append", **options):
     frame.write.format("secure_parquet").options(**options).mode(mode).save(str(folder))
+
+
+def failure(action) -> str:
+    """Return the message of the error that an action raises."""
+    with pytest.raises(Exception) as caught:
+        action()
+    return str(caught.value)
+
+
+def own_spark(program: str, *arguments, remote: bool = False, settings: Mapping[str, str] = {},
+              **environment: str) -> subprocess.CompletedProcess:
+    """Run a program in a process with a Spark of its own, as ``spark``; ``sys.argv`` has arguments.
+
+    ``remote``: through Spark Connect, in a server that the process starts.
+    """
+    return subprocess.run(**_command(program, arguments, remote, settings, environment),
+                          capture_output=True, text=True, timeout=300, check=False)
+
+
+def start_spark(program: str, *arguments, log, **environment: str) -> subprocess.Popen:
+    """Start such a program in a process session of its own."""
+    with open(log, "w") as file:
+        return subprocess.Popen(**_command(program, arguments, False, {}, environment),
+                                stdout=file, stderr=file, start_new_session=True)
+
+
+def _command(program, arguments, remote, settings, environment):
+    all_settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1",
+                    "spark.log.level": "OFF", "spark.driver.extraJavaOptions": QUICK_JVM,
+                    **({} if remote else {"spark.master": "local[2]"}), **settings}
+    return {"args": [sys.executable, "-c", _SESSION + program, json.dumps(all_settings),
+                     "local[2]" if remote else "", *map(str, arguments)],
+            "env": os.environ | {"PYSPARK_PYTHON": sys.executable,
+                                 "PYTHONPATH": os.pathsep.join(sys.path)} | environment}
+
+
+_SESSION = """
+import json, os, sys
+from pyspark.sql import SparkSession
+builder, remote = SparkSession.builder, sys.argv[2]
+for name, value in json.loads(sys.argv[1]).items():
+    builder = builder.config(name, value)
+del sys.argv[1:3]
+spark = (builder.remote(remote) if remote else builder).getOrCreate()
+"""
+
+
+def refusal(schema, folder, overwrite=False, **options) -> str:
+    """Return the message with which the driver refuses a write, before any task runs."""
+    from secure_bloom.spark.source import SecureParquet
+    with pytest.raises(Exception) as caught:
+        SecureParquet({"path": str(folder), **options}).writer(schema, overwrite)
+    assert visible(folder) == [] and staged(folder) == []
+    return str(caught.value)
 
 
 def read(spark, folder, **options):
@@ -54,6 +114,22 @@ def people(spark, rows=100, start=0):
     """Return rows of ssn, city and id, in two partitions."""
     return spark.range(start, start + rows, 1, 2).selectExpr(
         "concat('ssn-', id) as ssn", "concat('city-', id % 10) as city", "id")
+
+
+class Tasks:
+    """A write whose tasks run in this process."""
+
+    def __init__(self, spark, folder, options, monkeypatch):
+        from secure_bloom.spark.writing import writer
+        monkeypatch.setattr(writer, "task_context",
+                            lambda: SimpleNamespace(partitionId=lambda: 0))
+        self.frame = people(spark)
+        self.writer = writer.SecureParquetWriter(Options({"path": str(folder), **options}),
+                                                 self.frame.schema, False)
+
+    def run(self):
+        """Run one attempt of the only task."""
+        return self.writer.write(iter(self.frame.toArrow().to_batches()))
 
 
 def sent_to_tasks(monkeypatch, module, job):

@@ -14,12 +14,13 @@ from secure_bloom import (
 )
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys import Keyring
+from tests.page_indexes import check_offset_indexes
 
 pytestmark = pytest.mark.spark
 
 
 def frame(spark):
-    return spark.range(10_000).selectExpr("id", "concat('s', id) as ssn", "id % 7 as part",
+    return spark.range(10_000).selectExpr("id", "concat('s', id) as ssn", "id % 3 as part",
                                           "timestamp_micros(id - 5000) as moment")
 
 
@@ -30,11 +31,11 @@ def checksum(frame) -> int:
 def test_files_of_spark(spark, tmp_path):
     """Spark reads them after that: their checksum files are gone with the old bytes."""
     folder = tmp_path / "rows"
-    frame(spark).repartition(3).write.partitionBy("part").parquet(str(folder))
+    frame(spark).coalesce(1).write.partitionBy("part").parquet(str(folder))
     assert list(folder.rglob(".*.crc"))
     before = checksum(spark.read.parquet(str(folder)))
     would = secure_bloom.spark.attach(spark, folder, {"ssn": True}, dry_run=True)
-    assert len(would.changed) == 21
+    assert len(would.changed) == 3
     result = secure_bloom.spark.attach(
         spark, folder, {"ssn": True, "id": BloomFilterOptions(fpp=0.1)})
     assert [change.file for change in result.changed] == [change.file for change in would.changed]
@@ -45,7 +46,7 @@ def test_files_of_spark(spark, tmp_path):
     for change in result.changed:
         assert verify_file(change.file).ok and len(ParquetFile(change.file).bloom_filters) == 2
     again = secure_bloom.spark.attach(spark, folder, ["ssn"])
-    assert again.unchanged == 21 and not again.changed
+    assert again.unchanged == 3 and not again.changed
     others = secure_bloom.spark.attach(spark, folder, True).changed
     assert {change.columns for change in others} == {("moment",)}
     with pytest.raises(TypeError, match="a list of column paths"):
@@ -64,24 +65,28 @@ def test_files_behind_links_out_of_the_folder_are_not_changed(spark, tmp_path):
 
 
 def test_encrypted_files(spark, tmp_path, encrypted):
-    folder, keyring = tmp_path / "rows", encrypted["keyring"]
+    folder, keyring = tmp_path / "rows", encrypted["keys"]
     frame(spark).repartition(3).write.format("secure_parquet").options(**encrypted) \
-        .mode("append").save(str(folder))
-    before = checksum(spark.read.format("secure_parquet").option("keyring", keyring)
+        .option("write_page_index", "false").mode("append").save(str(folder))
+    before = checksum(spark.read.format("secure_parquet").option("keys", keyring)
                       .load(str(folder)))
-    result = secure_bloom.spark.attach(spark, folder, {"ssn": True, "id": True}, keyring=keyring)
+    indexed = secure_bloom.spark.attach(spark, folder, keys=keyring, page_index=True)
+    assert [(change.built, change.indexed) for change in indexed.changed] == [(0, 4)] * 3
+    result = secure_bloom.spark.attach(spark, folder, {"ssn": True, "id": True}, keys=keyring)
     assert len(result.changed) == 3 and not result.failed
     ring = Keyring(keyring)
     for change in result.changed:
         assert verify_file(change.file, ring).ok
+        assert check_offset_indexes(ParquetFile(change.file, ring)) == 4
         infos = ParquetFile(change.file, ring).bloom_filters
         assert {(info.column, info.encrypted) for info in infos} == {("ssn", True), ("id", False)}
-    assert checksum(spark.read.format("secure_parquet").option("keyring", keyring)
+    assert checksum(spark.read.format("secure_parquet").option("keys", keyring)
                     .load(str(folder))) == before
     failed = secure_bloom.spark.attach(spark, folder, {"ssn": True}, replace=True).failed
     assert len(failed) == 3 and all("key" in message for message in failed.values())
 
 
+@pytest.mark.sweep
 def test_tables_of_streaming_queries_are_refused(spark, tmp_path):
     """Spark takes the sizes of their files from its log."""
     source, folder = tmp_path / "in", tmp_path / "out"

@@ -52,8 +52,8 @@ def test_tasks_build_an_index_that_python_readers_use(spark, folder, keyring):
         [found], uncovered = files_with(folder, keyring, f"ssn-{number}")
         assert uncovered == [] and os.path.exists(folder / found)
     assert files_with(folder, keyring, "absent") == ([], [])
-    frame = secure_bloom.spark.load(spark, folder, [("ssn", "=", "ssn-120")],
-                                    keyring=str(keyring.path), index="require")
+    frame = secure_bloom.spark.read(spark, folder, filters=[("ssn", "=", "ssn-120")],
+                                    keys=str(keyring.path), index="require")
     assert frame.collect() == [("ssn-120", "city-0", 120)]
 
 

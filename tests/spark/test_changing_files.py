@@ -60,11 +60,11 @@ def test_a_task_refuses_a_file_that_is_gone(tmp_path):
 
 
 def test_tasks_of_one_file_never_mix_two_versions(tmp_path):
-    put(tmp_path / "a.parquet", list(range(20_000)))
+    put(tmp_path / "a.parquet", list(range(800)))
     reader, tasks = planned(tmp_path, split_bytes="10k")
     assert len(tasks) > 2
     first = rows(reader, tasks[:1])
-    put(tmp_path / "a.parquet", list(reversed(range(20_000))))
+    put(tmp_path / "a.parquet", list(reversed(range(800))))
     assert len(set(first)) == len(first) > 0
     for task in tasks[1:]:
         with pytest.raises(ChangedMeanwhileError):
@@ -235,6 +235,7 @@ def test_spark_shows_why_and_reads_again(spark, tmp_path):
     assert read(spark, tmp_path / "t").count() < 100
 
 
+@pytest.mark.sweep
 def test_spark_reads_the_files_that_were_planned(spark, tmp_path):
     """An append and an overwrite after the planning: all old rows, and an error."""
     write(people(spark), tmp_path / "t", **PLAINTEXT)

@@ -58,12 +58,13 @@ def test_tasks_merge_slices_and_the_answers_stay_the_same(spark, folder, keyring
     assert len(info.parts) == 4 and info.pairs == 2 * ROWS
     assert answers(folder, keyring) == before
     assert Index.open(folder, keyring).verify(sample=None).ok
-    frame = secure_bloom.spark.load(spark, folder, [("ssn", "=", "ssn-120")],
-                                    keyring=str(keyring.path), index="require")
+    frame = secure_bloom.spark.read(spark, folder, filters=[("ssn", "=", "ssn-120")],
+                                    keys=str(keyring.path), index="require")
     assert frame.collect() == [("ssn-120", "city-0", 120)]
     assert compact(spark, folder, keyring) == 0
 
 
+@pytest.mark.sweep
 def test_few_values_are_merged_on_the_driver(spark, folder, keyring, monkeypatch):
     monkeypatch.setattr(index_merging, "_TASK_PAIRS", ROWS + 1)
     monkeypatch.setattr(index_merging, "run_tasks", None)
@@ -72,6 +73,7 @@ def test_few_values_are_merged_on_the_driver(spark, folder, keyring, monkeypatch
     assert info.parts == () and info.pairs == 2 * ROWS
 
 
+@pytest.mark.sweep
 def test_files_that_do_not_exist_any_more_are_dropped(spark, folder, keyring):
     gone = sorted(folder.glob("*.parquet"))[0]
     kept = [{path: groups for path, groups in found.items() if path != gone.name}
@@ -83,6 +85,7 @@ def test_files_that_do_not_exist_any_more_are_dropped(spark, folder, keyring):
     assert answers(folder, keyring) == kept
 
 
+@pytest.mark.sweep
 def test_building_merges_many_segments_in_tasks(spark, folder, keyring, encrypted, monkeypatch):
     monkeypatch.setattr(compaction, "FAN_OUT", 2)
     write(people(spark, 100, 1000), folder, **encrypted)
@@ -113,6 +116,7 @@ def test_a_merge_that_is_killed_changes_nothing(spark, folder, keyring, monkeypa
     assert answers(folder, keyring) == before
 
 
+@pytest.mark.sweep
 def test_attempts_that_are_repeated_write_parts_of_their_own(spark, folder, keyring, monkeypatch):
     before = answers(folder, keyring)
     run = index_merging.run_tasks
@@ -138,6 +142,7 @@ def test_a_failing_task_changes_nothing(spark, folder, keyring):
     assert infos(folder, keyring) == segments and answers(folder, keyring) == before
 
 
+@pytest.mark.sweep
 def test_a_part_that_is_deleted_before_it_is_published(spark, folder, keyring, monkeypatch):
     before, segments = answers(folder, keyring), infos(folder, keyring)
     run = tasks.run_tasks
@@ -154,6 +159,7 @@ def test_a_part_that_is_deleted_before_it_is_published(spark, folder, keyring, m
     assert infos(folder, keyring) == segments and answers(folder, keyring) == before
 
 
+@pytest.mark.sweep
 def test_a_merge_beside_an_update_keeps_both(spark, folder, keyring, encrypted, monkeypatch):
     run = tasks.run_tasks
 
@@ -179,6 +185,7 @@ def test_the_key_of_the_index_is_only_in_the_pickle(folder, keyring, monkeypatch
         assert secret.hex() not in shown and str(secret)[2:-1] not in shown
 
 
+@pytest.mark.sweep
 def test_what_cannot_be_merged(spark, folder, keyring, tmp_path):
     with pytest.raises(ColumnError, match="no index"):
         compact(spark, folder, keyring, columns="city")

@@ -1,37 +1,30 @@
 """Writing and reading through Spark Connect, which needs its own Spark."""
 
-import os
-import subprocess
-import sys
 
 import pytest
 
+import secure_bloom.spark
 from secure_bloom import ParquetFile, read_table, verify_file
+from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys import Keyring
-from tests.spark.helpers import QUICK_JVM, uses_spark
+from secure_bloom.spark import native
+from tests.spark.helpers import own_spark, people, uses_spark
 
-pytest.importorskip("grpc")
-
-pytestmark = [*uses_spark, pytest.mark.usefixtures("connect_port")]
+pytestmark = uses_spark
 
 PROGRAM = """
-import sys
-from pyspark.sql import SparkSession
 import secure_bloom.spark
 from secure_bloom import EncryptionConfiguration, Policy
 
-folder, keyring, jvm = sys.argv[1:]
-spark = (SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false")
-         .config("spark.driver.host", "127.0.0.1")
-         .config("spark.driver.extraJavaOptions", jvm).getOrCreate())
+folder, keyring = sys.argv[1:]
 assert "connect" in type(spark).__module__
 secure_bloom.spark.register(spark)
 frame = spark.range(0, 10, 1, 2).selectExpr("id", "concat('ssn-', id) ssn", "id % 2 as k")
 frame = frame.withMetadata("ssn", {"secure_bloom.key": "pii", "secure_bloom.bloom_filter": True})
-(frame.write.format("secure_parquet").option("keyring", keyring)
+(frame.write.format("secure_parquet").option("keys", keyring)
     .option("parquet.encryption.footer.key", "footer").option("compression", "zstd")
     .mode("append").save(folder))
-back = spark.read.format("secure_parquet").option("keyring", keyring).load(folder)
+back = spark.read.format("secure_parquet").option("keys", keyring).load(folder)
 assert sorted(back.collect()) == sorted(frame.collect())
 try:
     frame.write.format("secure_parquet").option("plaintext", "true").mode("append").save(folder)
@@ -42,8 +35,9 @@ else:
 
 policy = Policy(footer_key="footer", columns={"ssn": "pii"})
 lost = frame.dropDuplicates(["id"])  # the optimizer drops the mark
-secure_bloom.spark.write(lost, folder + "-lost", keys=keyring, encryption=EncryptionConfiguration(
-    "footer", {"footer": ["k"]}))
+summary = secure_bloom.spark.write(lost, folder + "-lost", keys=keyring,
+                                   encryption=EncryptionConfiguration("footer", {"footer": ["k"]}))
+assert summary.rows == 10 and summary.encrypted_columns == {"ssn": "pii", "k": "footer"}, summary
 secure_bloom.spark.write(frame.withMetadata("ssn", {}), folder + "-policy", keys=keyring,
                          policy=policy)
 for name in ("-lost", "-policy"):
@@ -75,25 +69,50 @@ secure_bloom.spark.register(spark)
 refused(days, "the data source does not see")  # perhaps the session is in dynamic mode
 days(partitionOverwriteMode="static")
 spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
-refused(lambda: secure_bloom.spark.write(
-    spark.range(2).selectExpr("id", "id day"), folder + "-days", mode="overwrite", plaintext=True,
-    partition_by="day"), "dynamic overwrite is not supported")
-assert secure_bloom.spark.read(spark, folder + "-days").count() == 4
-result = secure_bloom.spark.attach(spark, folder, {"id": True}, keyring=keyring)
+secure_bloom.spark.write(spark.range(10, 13).selectExpr("id", "1L day"), folder + "-days",
+                         mode="overwrite", plaintext=True, partition_by="day")
+assert secure_bloom.spark.read(spark, folder + "-days").count() == 5
+result = secure_bloom.spark.attach(spark, folder, {"id": True}, keys=keyring)
 assert len(result.changed) == 2 and not result.failed, result
 spark.stop()
 """
 
 
+class WithoutJvm:
+    """A session that, like those of Spark Connect, has no way to the JVM."""
+
+    def __init__(self, session):
+        self._session = session
+
+    def __getattr__(self, name):
+        if name.startswith("_j") or name == "sparkContext":
+            raise AttributeError(name)
+        return getattr(self._session, name)
+
+
+def test_nothing_needs_the_jvm(spark, tmp_path, keyring):
+    frame = people(spark, 4).withMetadata("ssn", {"secure_bloom.key": "pii"})
+    secure_bloom.spark.write(frame, tmp_path / "t", keys=keyring, **{
+        "parquet.encryption.footer.key": "footer"})
+    found = secure_bloom.spark.read(WithoutJvm(spark), tmp_path / "t", keys=keyring,
+                                    filters=[("ssn", "=", "ssn-3")])
+    assert found.select("id").collect() == [(3,)]
+    result = secure_bloom.spark.attach(WithoutJvm(spark), tmp_path / "t", {"id": True},
+                                       keys=keyring)
+    assert len(result.changed) == 2 and not result.failed
+    with pytest.raises(UnsupportedError, match="a Spark Connect session, which does not"):
+        native.enable(WithoutJvm(spark))
+
+
+@pytest.mark.usefixtures("connect_port")
+@pytest.mark.sweep
 def test_write_and_read(tmp_path):
+    pytest.importorskip("grpc")
     keyring = Keyring.create(tmp_path / "keyring.json")
     for name in ("footer", "pii"):
         keyring.add(name)
     folder = tmp_path / "people"
-    result = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(folder), str(keyring.path), QUICK_JVM],
-        capture_output=True, text=True, timeout=300,
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable})
+    result = own_spark(PROGRAM, folder, keyring.path, remote=True)
     assert result.returncode == 0, result.stderr
     found = read_table(folder, keys=keyring, filters=[("ssn", "==", "ssn-7")])
     assert all(verify_file(file, keyring).ok and len(ParquetFile(file, keyring).bloom_filters) == 2
@@ -103,15 +122,11 @@ def test_write_and_read(tmp_path):
 
 # The commit waits; the client cancels its operation, hears so, and only then lets the commit go on.
 CANCELLING = """
-import os, sys, threading, time
-from pyspark.sql import SparkSession
+import threading, time
 from secure_bloom.spark import source
 from secure_bloom.spark.writing import writer
 
-folder, waits, goes_on, jvm = sys.argv[1:]
-spark = (SparkSession.builder.remote("local[1]").config("spark.ui.enabled", "false")
-         .config("spark.driver.host", "127.0.0.1")
-         .config("spark.driver.extraJavaOptions", jvm).getOrCreate())
+folder, waits, goes_on = sys.argv[1:]
 
 class Job(writer.Job):
     def _write_record(self, record):
@@ -148,12 +163,11 @@ spark.stop()
 """
 
 
+@pytest.mark.usefixtures("connect_port")
 @pytest.mark.sweep
 def test_an_operation_that_is_cancelled_during_its_commit_may_commit_nevertheless(tmp_path):
+    pytest.importorskip("grpc")
     folder = tmp_path / "people"
-    result = subprocess.run(
-        [sys.executable, "-c", CANCELLING, str(folder), str(tmp_path / "waits"),
-         str(tmp_path / "goes_on"), QUICK_JVM], capture_output=True, text=True, timeout=300,
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable})
+    result = own_spark(CANCELLING, folder, tmp_path / "waits", tmp_path / "goes_on", remote=True)
     assert result.returncode == 0, result.stderr
     assert sorted(read_table(folder)["id"].to_pylist()) == list(range(10))

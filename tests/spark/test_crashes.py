@@ -3,8 +3,6 @@
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -12,24 +10,19 @@ import pytest
 from secure_bloom import ParquetFile, read_table
 from secure_bloom.spark import last_commit
 from secure_bloom.storage.visibility import data_files
-from tests.spark.helpers import PLAINTEXT, QUICK_JVM, people, read, uses_spark, write
+from tests.spark.helpers import PLAINTEXT, people, read, start_spark, uses_spark, write
 from tests.storage.s3 import BUCKET
-from tests.tiers import sweep_where
 
 pytestmark = uses_spark
 
 # The commit runs in a Python worker of the driver; it stops before or after the commit point.
 DRIVER = """
-import os, sys, time
-from pyspark.sql import SparkSession, functions as F
-import secure_bloom.spark
+import time
+from pyspark.sql import functions as F
 from secure_bloom.spark import source
 from secure_bloom.spark.writing import writer
 
-folder, moment, mode, jvm = sys.argv[1:]
-spark = (SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-         .config("spark.driver.host", "127.0.0.1").config("spark.log.level", "OFF")
-         .config("spark.driver.extraJavaOptions", jvm).getOrCreate())
+folder, moment, mode = sys.argv[1:]
 
 class Job(writer.Job):
     def _write_record(self, record):
@@ -66,20 +59,16 @@ frame = spark.range(20_000, 40_000, 1, 2).withColumn("id", slowly("id"))
 
 def kill_driver(folder, moment, mode, tmp_path):
     """Run the driver until it waits, then kill it with all its processes."""
-    waits = tmp_path / "waits"
-    with open(tmp_path / "log", "w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-c", DRIVER, str(folder), moment, mode, QUICK_JVM], stdout=log,
-            stderr=log, start_new_session=True,
-            env=os.environ | {"PYSPARK_PYTHON": sys.executable, "WAITS": str(waits)})
-        try:
-            end = time.time() + 240
-            while not waits.exists():
-                assert process.poll() is None and time.time() < end, (tmp_path / "log").read_text()
-                time.sleep(0.1)
-        finally:
-            kill_session(process.pid)
-            process.wait()
+    waits, log = tmp_path / "waits", tmp_path / "log"
+    process = start_spark(DRIVER, folder, moment, mode, log=log, WAITS=str(waits))
+    try:
+        end = time.time() + 240
+        while not waits.exists():
+            assert process.poll() is None and time.time() < end, log.read_text()
+            time.sleep(0.1)
+    finally:
+        kill_session(process.pid)
+        process.wait()
 
 
 def kill_session(leader):
@@ -90,7 +79,7 @@ def kill_session(leader):
                 os.kill(int(number), signal.SIGKILL)
 
 
-@sweep_where(lambda where, moment, mode: (where, moment) != ("local", "after"))
+@pytest.mark.sweep
 @pytest.mark.parametrize("where", ["local", "s3"])
 @pytest.mark.parametrize("moment, mode", [("task", "append"), ("before", "overwrite"),
                                           ("after", "overwrite")])
@@ -124,7 +113,7 @@ def test_write_to_s3_and_read_back(spark, s3, tmp_path, keyring, encrypted):
                            "parquet.bloom.filter.enabled#city": "true"}
     write(people(spark), uri, **options)
     write(people(spark, 50, 100), uri, **options)
-    assert read(spark, uri, keyring=str(keyring.path)).count() == 150
+    assert read(spark, uri, keys=str(keyring.path)).count() == 150
     found = read_table(path, keys=keyring, filesystem=filesystem,
                        filters=[("ssn", "==", "ssn-77")])
     assert found["id"].to_pylist() == [77]

@@ -1,8 +1,6 @@
 """Keys that no option names: they come from the driver's environment, never from a worker's."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -10,7 +8,7 @@ import secure_bloom.spark
 from secure_bloom import ParquetFile, verify_file
 from secure_bloom.spark.options.kms import environment_uri, kms_client, kms_uri
 from secure_bloom.spark.options.options import Options
-from tests.spark.helpers import PLAINTEXT, QUICK_JVM, people, read, uses_spark, visible, write
+from tests.spark.helpers import PLAINTEXT, own_spark, people, read, uses_spark, visible, write
 from tests.tiers import sweep_where
 
 pytestmark = uses_spark
@@ -33,6 +31,20 @@ def registered(spark, monkeypatch):
     secure_bloom.spark.register(spark)
 
 
+def test_the_policy_of_the_environment_reaches_workers_as_text(spark, tmp_path, registered):
+    path = tmp_path / "policy.toml"
+    path.write_text('sensitive = ["ssn"]')
+    registered(SECURE_BLOOM_POLICY=str(path))
+    path.unlink()
+    with pytest.raises(Exception, match="'ssn' in sensitive"):
+        write(people(spark, 4), tmp_path / "t", **PLAINTEXT)
+    assert visible(tmp_path / "t") == []
+    write(people(spark, 4), tmp_path / "t", **PLAINTEXT,
+          policy='[columns]\n"*" = {plaintext = true}\n')
+    with pytest.raises(Exception, match="not encrypted"):
+        read(spark, tmp_path / "t").collect()
+
+
 @pytest.fixture(params=["keyring", "kms"])
 def named(request, keyring, registered):
     if request.param == "keyring":
@@ -48,7 +60,7 @@ def test_the_driver_hands_its_keys_to_the_workers(spark, tmp_path, named):
     write(people(spark, start=100), folder, **ENCRYPTION,
           **{"parquet.encryption.double.wrapping": "false"})
     assert read(spark, folder).count() == 200
-    found = secure_bloom.spark.load(spark, str(folder), [("ssn", "=", "ssn-7")])
+    found = secure_bloom.spark.read(spark, str(folder), filters=[("ssn", "=", "ssn-7")])
     assert [row.city for row in found.collect()] == ["city-7"]
     result = secure_bloom.spark.attach(spark, folder, {"city": True})
     assert len(result.changed) == 4 and not result.failed
@@ -61,18 +73,19 @@ def test_the_driver_hands_its_keys_to_the_workers(spark, tmp_path, named):
 def test_an_option_wins_over_the_environment(spark, tmp_path, keyring, registered):
     registered(SECURE_BLOOM_KEYRING="/nowhere/keys.json", SECURE_BLOOM_KMS="nokms:x")
     folder = tmp_path / "data"
-    write(people(spark), folder, **ENCRYPTION, keyring=str(keyring.path))
-    for option in ({"keyring": str(keyring.path)}, {"kms": f"keyring:{keyring.path}"}):
+    write(people(spark), folder, **ENCRYPTION, keys=str(keyring.path))
+    for option in ({"keys": str(keyring.path)}, {"keys": f"keyring:{keyring.path}"}):
         assert read(spark, folder, **option).count() == 100
 
 
+@sweep_where(lambda variables, **_: len(variables) == 1)
 @pytest.mark.parametrize("variables", [
     {"SECURE_BLOOM_KEYRING": "/nowhere/keys.json"}, {"SECURE_BLOOM_KMS": "nokms:x"},
     {"SECURE_BLOOM_KEYRING": "a", "SECURE_BLOOM_KMS": "keyring:a"}], ids=lambda v: "+".join(v))
 def test_a_broken_environment_breaks_only_what_needs_keys(spark, tmp_path, keyring, registered,
                                                           variables):
     encrypted, plain = tmp_path / "encrypted", tmp_path / "plain"
-    write(people(spark), encrypted, **ENCRYPTION, keyring=str(keyring.path))
+    write(people(spark), encrypted, **ENCRYPTION, keys=str(keyring.path))
     registered(**variables)
     write(people(spark), plain, **PLAINTEXT)
     assert read(spark, plain).count() == 100
@@ -90,9 +103,8 @@ def test_what_is_sent_to_workers_holds_settings_and_no_key(keyring, registered, 
     uri = environment_uri()
     assert str(keyring.path) in uri
     options = without.with_default_kms(uri)
-    assert options == {"path": "x", "kms": uri} and kms_uri(options) == uri
-    for name in ("keyring", "kms"):
-        assert Options({name: "y"}).with_default_kms(uri) == {name: "y"}
+    assert options == {"path": "x", "keys": uri} and kms_uri(options) == uri
+    assert Options({"keys": "y"}).with_default_kms(uri) == {"keys": "y"}
     monkeypatch.setenv("SECURE_BLOOM_KEYRING", "/nowhere")
     client = kms_client(uri)
     assert client.unwrap_key(keyring.wrap_key(b"k" * 16, "pii"), "pii") == b"k" * 16
@@ -100,39 +112,26 @@ def test_what_is_sent_to_workers_holds_settings_and_no_key(keyring, registered, 
 
 
 JOB = '''
-import sys
-from pyspark.sql import SparkSession
 import secure_bloom.spark
 
-folder, java_options, *settings = sys.argv[1:]
-builder = (SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-           .config("spark.driver.host", "127.0.0.1")
-           .config("spark.driver.extraJavaOptions", java_options))
-for setting in settings:
-    builder = builder.config(*setting.split("=", 1))
-spark = builder.getOrCreate()
 secure_bloom.spark.register(spark)
 try:
-    print("rows", spark.read.format("secure_parquet").load(folder).count())
+    print("rows", spark.read.format("secure_parquet").load(sys.argv[1]).count())
 except Exception as error:
     print("failed", error)
 '''
 
 
-@sweep_where(lambda driver, worker, shown: None in (driver, worker))
+@pytest.mark.sweep
 @pytest.mark.parametrize(("driver", "worker", "shown"), [
-    (None, "good", "specify the KMS in option keyring or kms"), ("good", "bad", "rows 100"),
+    (None, "good", "specify the KMS in option keys"), ("good", "bad", "rows 100"),
     ("good", None, "rows 100")])
 def test_the_environment_of_the_workers_does_not_matter(spark, tmp_path, keyring, driver, worker,
                                                         shown):
     folder, paths = tmp_path / "data", {"good": str(keyring.path), "bad": "/nowhere/keys.json"}
-    write(people(spark), folder, **ENCRYPTION, keyring=paths["good"])
-    settings = [f"spark.executorEnv.SECURE_BLOOM_KEYRING={paths[worker]}"] if worker else []
+    write(people(spark), folder, **ENCRYPTION, keys=paths["good"])
+    settings = {"spark.executorEnv.SECURE_BLOOM_KEYRING": paths[worker]} if worker else {}
     variables = {"SECURE_BLOOM_KEYRING": paths[driver]} if driver else {}
-    done = subprocess.run(
-        [sys.executable, "-c", JOB, str(folder), QUICK_JVM, *settings], check=False, cwd=tmp_path,
-        capture_output=True, text=True, timeout=300,
-        env=os.environ | variables | {"PYSPARK_PYTHON": sys.executable,
-                                      "PYTHONPATH": os.pathsep.join(sys.path)})
+    done = own_spark(JOB, folder, settings=settings, **variables)
     assert shown in done.stdout, done.stdout + done.stderr
 

@@ -19,6 +19,7 @@ def shown(action) -> list[str]:
     return str(caught.value).splitlines()
 
 
+@pytest.mark.sweep
 def test_errors_of_the_driver_say_what_happened_in_their_first_line(spark, tmp_path):
     write(people(spark, 1), tmp_path / "t", **PLAINTEXT)
     with_schema = spark.read.format("secure_parquet").schema("id long")
@@ -43,6 +44,7 @@ def test_errors_of_tasks_say_what_happened_before_anything_of_ours(spark, tmp_pa
     assert "change the value" in lines[1] and not any("Traceback" in line for line in lines)
 
 
+@pytest.mark.sweep
 def test_errors_of_users_keep_their_traceback(spark, tmp_path):
     @F.udf("bigint")
     def failing(number):

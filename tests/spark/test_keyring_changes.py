@@ -51,7 +51,7 @@ def test_workers_that_are_reused_do_not_read_on_after_the_keyring_has_changed(
     folder.mkdir()
     write_table(pa.table({"ssn": ["1", "2"]}), folder / "a.parquet", bloom_filters={}, keys=keyring,
                 encryption=EncryptionConfiguration("footer", {"pii": ["ssn"]}))
-    frame = read(spark, folder, kms=f"keyring:{keyring.path}?check-interval=0")
+    frame = read(spark, folder, keys=f"keyring:{keyring.path}?check-interval=0")
     for _ in range(5):  # every worker that is kept knows the keys
         assert frame.count() == 2
     if change == "removed":
@@ -95,6 +95,7 @@ def test_a_keyring_that_is_replaced_during_a_write_fails_the_job(spark, tmp_path
                 if key in text or key.hex().encode() in text or base64.b64encode(key) in text]
 
 
+@pytest.mark.sweep
 def test_with_double_wrapping_all_files_have_the_master_keys_of_the_start(
         spark, tmp_path, keyring, replacement, encrypted):
     folder, old = tmp_path / "people", InMemoryKms(master_keys(keyring.path))

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from secure_bloom import ParquetFile, read_table
 from secure_bloom.keys import Keyring, list_master_keys
-from tests.spark.helpers import QUICK_JVM, uses_spark, visible
+from tests.spark.helpers import QUICK_JVM, Tasks, uses_spark, visible
 from tests.test_secrets import forms
 
 pytestmark = uses_spark
@@ -60,7 +61,7 @@ spark = builder.getOrCreate()
 secure_bloom.spark.register(spark)
 
 def options(frame, **more):
-    return frame.format("secure_parquet").option("kms", kms).options(**more)
+    return frame.format("secure_parquet").option("keys", kms).options(**more)
 
 encryption = {"parquet.encryption.footer.key": "pay",
               "parquet.encryption.column.keys": "pay: salary; pii: ssn, name",
@@ -121,6 +122,23 @@ def keys_seen(place: Path) -> set[bytes]:
     return keys
 
 
+def test_the_driver_wraps_a_key_for_each_master_key(spark, tmp_path, keyring, encrypted,
+                                                    monkeypatch):
+    """Tasks ask no KMS, and no option that they receive has a key."""
+    wrapped, wrap = [], Keyring.wrap_key
+    monkeypatch.setattr(Keyring, "wrap_key", lambda self, key, name: wrapped.append(name)
+                        or wrap(self, key, name))
+    tasks = Tasks(spark, tmp_path / "t", encrypted, monkeypatch)
+    assert sorted(wrapped) == ["footer", "pii"]
+    keyring.path.rename(tmp_path / "elsewhere.json")
+    tasks.writer.commit([tasks.run(), tasks.run()])
+    assert sorted(wrapped) == ["footer", "pii"]
+    options = pickle.dumps(tasks.writer._options)
+    ring = Keyring(tmp_path / "elsewhere.json")
+    assert not any(key in options for key in ring._master_keys().values())
+    assert read_table(tmp_path / "t", keys=ring).num_rows == 200
+
+
 @pytest.mark.sweep
 def test_a_job_of_200_files_wraps_once_for_each_master_key(place):
     done, calls = run(place, "write")
@@ -152,6 +170,7 @@ def test_a_job_of_200_files_wraps_once_for_each_master_key(place):
     assert kms.calls == 2
 
 
+@pytest.mark.sweep
 def test_with_single_wrapping_the_tasks_ask_the_kms(place):
     done, calls = run(place, "single")
     assert "finished" in done.stdout, done.stderr
@@ -161,6 +180,7 @@ def test_with_single_wrapping_the_tasks_ask_the_kms(place):
     assert read_table(place / "data", keys=Keyring(place / "ring.json")).num_rows == 2000
 
 
+@pytest.mark.sweep
 def test_nothing_that_a_failing_job_leaves_holds_a_key(place):
     """Neither its output, nor the event log, nor what Spark keeps in temporary files."""
     done, calls = run(place, "fail")

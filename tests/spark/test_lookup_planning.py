@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import shutil
 import time
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import pytest
 
 from secure_bloom import EncryptionConfiguration, write_table
 from secure_bloom.errors import AuthenticationError, ChangedMeanwhileError
+from secure_bloom.keys import Keyring
 from secure_bloom.spark.options.row_filters import checked, to_json
 from secure_bloom.spark.reading import planning, reader
 from secure_bloom.spark.source import SecureParquet
@@ -20,13 +22,27 @@ FILES = 100
 BY_COLUMN = EncryptionConfiguration("footer", {"pii": ["ssn"]})
 
 
-@pytest.fixture
-def folder(tmp_path, keyring):
-    folder = tmp_path / "t"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The folder that each test copies, and its keyring."""
+    root = tmp_path_factory.mktemp("planning")
+    keyring = Keyring.create(root / "keyring.json")
+    for name in ("footer", "pii"):
+        keyring.add(name)
+    (root / "t").mkdir()
     for number in range(FILES):
-        _write(folder, keyring, number)
-    return folder
+        _write(root / "t", keyring, number)
+    return root / "t", keyring
+
+
+@pytest.fixture
+def keyring(written):
+    return written[1]
+
+
+@pytest.fixture
+def folder(tmp_path, written):
+    return shutil.copytree(written[0], tmp_path / "t")
 
 
 def _write(folder, keyring, number, **more):
@@ -38,7 +54,7 @@ def _write(folder, keyring, number, **more):
 
 def plan(folder, keyring, *filters, **options):
     """Return a reader and its tasks."""
-    source = SecureParquet({"path": str(folder), "keyring": str(keyring.path),
+    source = SecureParquet({"path": str(folder), "keys": str(keyring.path),
                             "filters": to_json(checked(list(filters))), "index": "off", **options})
     found = source.reader(source.schema())
     return found, found.partitions()

@@ -1,5 +1,6 @@
 """Spark with a keyring that lacks the key of a column."""
 
+import json
 import pickle
 
 import pyarrow as pa
@@ -8,25 +9,19 @@ from pyspark.sql import functions as F
 
 import secure_bloom.spark
 from secure_bloom import EncryptionConfiguration
-from secure_bloom.errors import KeyAccessError, KmsUnavailableError
+from secure_bloom.errors import KeyAccessError, KmsUnavailableError, OptionError
 from secure_bloom.keys import InMemoryKms
-from secure_bloom.spark.options.options import OptionError, Options
-from secure_bloom.spark.reading import folder as reading_folder
+from secure_bloom.spark.options.conditions import parse
+from secure_bloom.spark.options.options import Options
 from secure_bloom.spark.reading.folder import Folder
 from secure_bloom.spark.reading.reader import SecureParquetReader
-from tests.spark.helpers import read, uses_spark, write
+from secure_bloom.spark.source import SecureParquet
+from tests.spark.helpers import failure, read, uses_spark, write
 
 pytestmark = [*uses_spark, pytest.mark.filterwarnings(
     "ignore::secure_bloom.errors.MissingKeyWarning")]
 
 NULL = {"on.missing.key": "null"}
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-
-
-def failure(action) -> str:
-    with pytest.raises(Exception) as caught:
-        action()
-    return str(caught.value)
 
 
 @pytest.fixture
@@ -51,61 +46,53 @@ def few_keys(tmp_path, keyring):
 
 
 def test_a_column_is_null_in_the_files_whose_key_is_missing(spark, files, few_keys):
-    assert "money" in failure(lambda: read(spark, files, keyring=few_keys).collect())
-    frame = read(spark, files, keyring=few_keys, **NULL)
+    assert "money" in failure(lambda: read(spark, files, keys=few_keys).collect())
+    frame = read(spark, files, keys=few_keys, **NULL)
     rows = frame.orderBy("id").collect()
     assert [row.ssn for row in rows] == [f"ssn-{row}" for row in range(10)] + [None] * 10
     assert [row.home.street for row in rows] == [f"street {row}" for row in range(20)]
     assert frame.select("id").count() == frame.count() == 20
-    assert secure_bloom.spark.read(spark, files, keys=few_keys, **NULL).where(
-        "ssn is null").count() == 10
+    assert secure_bloom.spark.read(spark, files, keys=few_keys, **NULL).selectExpr(
+        "count_if(ssn is null)").collect() == [(10,)]
 
 
 def test_other_values_of_the_option_are_refused(spark, files, few_keys):
-    assert "on.missing.key" in failure(lambda: read(spark, files, keyring=few_keys,
+    assert "on.missing.key" in failure(lambda: read(spark, files, keys=few_keys,
                                                     **{"on.missing.key": "nulls"}))
     with pytest.raises(OptionError, match="for reading only"):
         Options(NULL).check_names()
 
 
 def test_filters_that_are_passed_to_load_are_refused_on_a_masked_column(spark, files, few_keys):
-    for predicate in (("ssn", "=", "ssn-15"), ("ssn", "=", "absent"), ("ssn", "is null", None)):
-        frame = secure_bloom.spark.load(spark, str(files), [predicate], keyring=few_keys, **NULL)
+    for predicate in (("ssn", "=", "absent"), ("ssn", "is null", None)):
+        frame = secure_bloom.spark.read(spark, files, filters=[predicate], keys=few_keys,
+                                        **NULL)
         message = failure(frame.select("id").collect)
         assert "1.parquet" in message and "column ssn" in message and "'money'" in message
-    found = secure_bloom.spark.load(spark, str(files), [("id", "<", 12)], keyring=few_keys, **NULL)
+    found = secure_bloom.spark.read(spark, files, filters=[("id", "<", 12)], keys=few_keys,
+                                    **NULL)
     assert [row.ssn for row in found.orderBy("id").collect()][9:] == ["ssn-9", None, None]
 
 
-@pytest.mark.parametrize("single_use", ["true", "false"])
-def test_conditions_that_spark_pushes_are_refused_on_a_masked_column(spark, files, few_keys,
-                                                                     single_use):
-    secure_bloom.spark.enable_pushdown(spark)
-    try:
-        def frame():
-            return read(spark, files, keyring=few_keys, single_use=single_use, **NULL)
-
-        for condition in ("ssn is null", "not ssn <=> 'a'", "upper(ssn) = 'SSN-15'"):
-            message = failure(frame().where(condition).select("id").collect)
-            assert "1.parquet" in message and "column ssn" in message
-        assert frame().where("id = 15").collect()[0].ssn is None
-        # What Spark does not push cannot be refused; docs/spark.md says so.
-        assert frame().where("ssn = 'ssn-15' or id = 3").count() == 1
-    finally:
-        spark.conf.unset(PUSHDOWN)
-        secure_bloom.spark.register(spark)
+@pytest.mark.sweep
+def test_conditions_are_refused_on_a_masked_column(spark, files, few_keys):
+    frame = read(spark, files, keys=few_keys, **NULL)
+    for condition in ("ssn is null", "not ssn <=> 'a'", "upper(ssn) = 'SSN-15'",
+                      "ssn = 'ssn-15' or id = 3", "coalesce(ssn, 'a') = 'a'"):
+        message = failure(frame.where(condition).select("id").collect)
+        assert "1.parquet" in message and "column ssn" in message
+    assert frame.where("id = 15").collect()[0].ssn is None
+    assert frame.count() == 20
 
 
-def test_the_columns_of_pushed_filters(files, few_keys):
-    pytest.importorskip("pyspark", "4.1", reason="PySpark 4.1 passes filters on")
-    from pyspark.sql.datasource import EqualTo, IsNotNull, Not, StringContains
-
-    from secure_bloom.spark.pushdown import SecureParquetPushdown
-    source = SecureParquetPushdown({"path": str(files), "keyring": few_keys, **NULL})
+def test_the_columns_of_conditions(files, few_keys):
+    source = SecureParquet({"path": str(files), "keys": few_keys, **NULL})
+    ssn, id_, home = ({"column": list(path)} for path in (("ssn",), ("id",), ("home", "x")))
+    source.conditions = parse(json.dumps([
+        {"name": "=", "operands": [ssn, {"type": "string", "value": "a"}]},
+        {"name": "Not", "operands": [{"name": "IsNotNull", "operands": [id_]}]},
+        {"name": "Contains", "operands": [home, {}]}, {}]))
     reader = source.reader(source.schema())
-    pushed = [EqualTo(("ssn",), "a"), Not(IsNotNull(("id",))), StringContains(("home", "x"), "y"),
-              object()]
-    assert list(reader.pushFilters(pushed)) == pushed
     assert pickle.loads(pickle.dumps(reader))._compared == {"ssn", "id", "home"}
 
 
@@ -129,8 +116,7 @@ def test_only_a_denied_key_masks(monkeypatch, tmp_path, error):
         pa.table({"ssn": ["a"], "id": [1]}), tmp_path / "1.parquet", keys=InMemoryKms(keys),
         encryption=EncryptionConfiguration("footer", {"money": ["ssn"]}))
     kms = Denying(keys, error)
-    monkeypatch.setattr(reading_folder, "kms_client", lambda _: kms)
-    monkeypatch.setattr(reading_folder, "kms_uri", lambda _: "kms:")
+    monkeypatch.setattr(Folder, "keys", lambda self: kms)
     folder = Folder(Options({"path": str(tmp_path), **NULL}))
     reader = SecureParquetReader(folder, folder.schema())
 
@@ -144,8 +130,9 @@ def test_only_a_denied_key_masks(monkeypatch, tmp_path, error):
         assert "the KMS says no" in failure(rows)
 
 
+@pytest.mark.sweep
 def test_what_may_be_masked_is_not_written(spark, files, few_keys, encrypted, tmp_path):
-    frame = read(spark, files, keyring=few_keys, **NULL)
+    frame = read(spark, files, keys=few_keys, **NULL)
     assert frame.schema["ssn"].metadata["secure_bloom.masked"] is True
     assert "secure_bloom.masked" not in frame.schema["id"].metadata
     assert "option on.missing.key" in failure(lambda: write(frame, tmp_path / "copy", **encrypted))

@@ -8,4 +8,4 @@ def test_without_pyspark_the_extra_is_named():
                          "from secure_bloom.errors import MissingExtraError\n"
                          "try: secure_bloom.spark.register(None)\n"
                          "except MissingExtraError as error: print(error)")
-    assert 'pip install "secure_bloom[spark]"' in printed
+    assert "pip install 'pyspark>=" in printed

@@ -12,10 +12,12 @@ import pyspark
 import pytest
 
 from secure_bloom import ParquetFile
+from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys import Keyring
 from secure_bloom.keys.retrieval import KmsKeys
+from secure_bloom.spark import native
 from secure_bloom.storage.visibility import data_files
-from tests.spark.helpers import QUICK_JVM, uses_spark
+from tests.spark.helpers import QUICK_JVM, own_spark, uses_spark
 from tests.test_secrets import forms
 
 pytestmark = uses_spark
@@ -50,7 +52,7 @@ logging.disable(logging.NOTSET)
 for start in range(700, len(secret) - 40, 100):  # before is the public half
     print("text", secret[start:start + 40], file=pipe, flush=True)
 encryption, filters = EncryptionConfiguration("pay", {"pii": ["ssn"]}), {"ssn": True}
-options = native.write_options(encryption=encryption, bloom_filters=filters, kms=kms)
+options = native.write_options(encryption=encryption, bloom_filters=filters, keys=kms)
 print(options)
 frame = spark.range(0, 2000, 1, 4).selectExpr("id", "concat('ssn-', id) ssn", "id % 3 as day")
 frame.write.options(**options).partitionBy("day").parquet(place + "/data")
@@ -62,13 +64,14 @@ spark.sql("insert into people select * from people limit 0")
 print(spark.sql("set").collect())
 for name in options:
     spark.conf.unset(name)
-print(native.verify(place + "/data", encryption=encryption, bloom_filters=filters, kms=kms))
+print(native.verify(place + "/data", encryption=encryption, bloom_filters=filters,
+                    keys=kms).to_dict())
 try:
     frame.selectExpr("id", "raise_error('this row is bad') as ssn").write.options(
         **options).parquet(place + "/bad")
 except Exception as error:
     print(error)
-keys = native.read_options(place + "/data", kms=kms)
+keys = native.read_options(place + "/data", keys=kms)
 print(keys)
 people = spark.read.options(**keys).parquet(place + "/data")
 people.createOrReplaceTempView("v")
@@ -130,7 +133,7 @@ def test_nothing_that_a_cluster_shows_or_keeps_holds_a_key(place):
     output = (place / "stdout").read_text()
     assert "finished" in output, (place / "stderr").read_text()[-3000:]
     assert "rows 2000 [Row(id=77, ssn='ssn-77', day=2)]" in output
-    assert "this row is bad" in output and "encrypted_filters=12" in output
+    assert "this row is bad" in output and "'encrypted_filters': 12" in output
     texts = {line.split()[1].encode() for line in told if line.startswith("text")}
     keys = {bytes.fromhex(line) for line in told if not line.startswith("text")}
     assert len(texts) > 10 and len(keys) == 2
@@ -156,34 +159,15 @@ def test_nothing_that_a_cluster_shows_or_keeps_holds_a_key(place):
                 if any(form in content for form in forms(key))]
 
 
-REDACTION = '''
-import sys
-from pyspark.sql import SparkSession
-from secure_bloom.errors import UnsupportedError
-from secure_bloom.spark import native
-spark = (SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-         .config("spark.driver.host", "127.0.0.1")
-         .config("spark.redaction.regex", "(?i)password").getOrCreate())
-try:
-    native.enable(spark)
-except UnsupportedError as error:
-    print(error)
-assert spark.sparkContext._jsc.hadoopConfiguration().get("secure_bloom.native.secret.key") is None
-'''
-
 CONNECT = '''
-import sys
-from pyspark.sql import SparkSession
 from secure_bloom import EncryptionConfiguration
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.spark import native
-spark = (SparkSession.builder.remote("local[1]").config("spark.ui.enabled", "false")
-         .config("spark.driver.host", "127.0.0.1").getOrCreate())
 assert "connect" in type(spark).__module__
 kms, encryption = InMemoryKms({"k": bytes(16)}), EncryptionConfiguration("k", {"k": ["a"]})
-for attempt in (lambda: native.enable(spark), lambda: native.read_options("x", kms=kms),
-                lambda: native.write_options(encryption=encryption, bloom_filters={}, kms=kms)):
+for attempt in (lambda: native.enable(spark), lambda: native.read_options("x", keys=kms),
+                lambda: native.write_options(encryption=encryption, bloom_filters={}, keys=kms)):
     try:
         attempt()
     except UnsupportedError as error:
@@ -192,20 +176,17 @@ spark.stop()
 '''
 
 
-def run(program: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False,
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "JDK_JAVA_OPTIONS": QUICK_JVM})
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_a_setting_with_which_spark_would_show_the_key():
-    assert "spark.redaction.regex is '(?i)password'" in run(REDACTION)
+def test_a_setting_with_which_spark_would_show_the_key(spark, monkeypatch):
+    session, conf = spark.newSession(), spark.sparkContext.getConf()
+    conf.set("spark.redaction.regex", "(?i)password")
+    monkeypatch.setattr(spark.sparkContext, "getConf", lambda: conf)
+    with pytest.raises(UnsupportedError, match=r"spark\.redaction\.regex is '\(\?i\)password'"):
+        native.enable(session)
 
 
 @pytest.mark.usefixtures("connect_port")
 @pytest.mark.sweep
 def test_spark_connect_has_a_clear_error():
     pytest.importorskip("grpc")
-    assert run(CONNECT).count("secure_parquet") == 3
+    done = own_spark(CONNECT, remote=True)
+    assert done.stdout.count("secure_parquet") == 3, done.stderr

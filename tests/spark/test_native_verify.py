@@ -14,7 +14,6 @@ from secure_bloom import (
     ExplicitKeys,
     ParquetFile,
     UniformKey,
-    reader,
     write_table,
 )
 from secure_bloom.errors import (
@@ -26,6 +25,7 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys import InMemoryKms, Keyring
 from secure_bloom.parquet.header import encode_header
+from secure_bloom.reading import open_file
 from secure_bloom.spark.native import read_options, verify, write_options
 from tests import forging
 
@@ -49,12 +49,12 @@ def kms():
 
 def write(path, encryption=ASKED, table=TABLE, filters=FILTERS, **options):
     kms = InMemoryKms(MASTER_KEYS) if isinstance(encryption, EncryptionConfiguration) else None
-    write_table(table, path, bloom_filters=filters, encryption=encryption, kms=kms,
+    write_table(table, path, bloom_filters=filters, encryption=encryption, keys=kms,
                 row_group_size=40, **options)
 
 
 def check(folder, kms, encryption=ASKED, filters=FILTERS):
-    return verify(folder, encryption=encryption, bloom_filters=filters, kms=kms)
+    return verify(folder, encryption=encryption, bloom_filters=filters, keys=kms)
 
 
 def found(folder, kms, **asked) -> list[str]:
@@ -77,7 +77,7 @@ def test_a_file_that_is_replaced_with_its_key_material_gives_no_finding(tmp_path
     (tmp_path / "new").mkdir()
     write(tmp_path / "a.parquet", with_(internal_key_material=False))
     write(tmp_path / "new" / "a.parquet", with_(footer="other", internal_key_material=False))
-    read_material, reads = reader.read_material, []
+    read_material, reads = open_file.read_material, []
 
     def replaced(*where):
         reads.append(where)
@@ -86,7 +86,7 @@ def test_a_file_that_is_replaced_with_its_key_material_gives_no_finding(tmp_path
                 os.replace(path, tmp_path / path.name)
         return read_material(*where)
 
-    monkeypatch.setattr(reader, "read_material", replaced)
+    monkeypatch.setattr(open_file, "read_material", replaced)
     with pytest.raises(ChangedMeanwhileError):
         check(tmp_path / "a.parquet", kms)
 
@@ -149,11 +149,11 @@ def test_dictionaries_need_no_filters(tmp_path, kms):
 
 def test_ways_to_ask_for_filters(folder, kms):
     for asked in (["ssn", "id"], {"ssn": {"fpp": 0.1}, "id": True, "kind": False}):
-        assert verify(folder, encryption=ASKED, bloom_filters=asked, kms=kms) \
-            == verify(folder, encryption=ASKED, bloom_filters=FILTERS, kms=kms)
-    assert verify(folder, encryption=ASKED, kms=kms).without_filter == 0
+        assert verify(folder, encryption=ASKED, bloom_filters=asked, keys=kms) \
+            == verify(folder, encryption=ASKED, bloom_filters=FILTERS, keys=kms)
+    assert verify(folder, encryption=ASKED, keys=kms).without_filter == 0
     with pytest.raises(UnsupportedError, match="name them"):
-        verify(folder, encryption=ASKED, bloom_filters=True, kms=kms)
+        verify(folder, encryption=ASKED, bloom_filters=True, keys=kms)
 
 
 def test_a_plaintext_filter_of_an_encrypted_column(folder, kms):
@@ -298,17 +298,17 @@ def test_it_needs_no_pyspark():
     lambda folder, **keys: write_options(encryption=ASKED, **keys), read_options,
     lambda folder, **keys: verify(folder, encryption=ASKED, **keys)], ids=range(3))
 def test_the_same_keys_are_taken_as_everywhere(folder, kms, call):
-    for wrong, message in (({"keys": kms, "kms": kms}, "not both"),
+    for wrong, message in (({"kms": kms}, "argument kms is called keys now"),
                            ({"keys": ExplicitKeys(footer_key=b"0" * 16)}, "must be a KmsClient"),
                            ({}, "must be a KmsClient")):  # none in the environment
         with pytest.raises(TypeError, match=message):
             call(folder, **wrong)
 
 
-def test_keys_of_the_environment_and_an_alias(folder, kms, tmp_path_factory, monkeypatch):
+def test_keys_of_the_environment_and_a_path(folder, kms, tmp_path_factory, monkeypatch):
     keyring = Keyring.create(tmp_path_factory.mktemp("keys") / "keyring.json")
     for name in ("footer", "pii"):
         keyring.add(name, MASTER_KEYS[name])
     monkeypatch.setenv("SECURE_BLOOM_KEYRING", str(keyring.path))
-    for keys in ({}, {"keys": kms}, {"kms": kms}, {"keys": keyring.path}):
+    for keys in ({}, {"keys": kms}, {"keys": keyring.path}):
         assert verify(folder, encryption=ASKED, bloom_filters=FILTERS, **keys).files == 1

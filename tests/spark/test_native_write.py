@@ -24,6 +24,7 @@ from secure_bloom.keys import InMemoryKms, KeyEncryptionKeys
 from secure_bloom.spark import native
 from secure_bloom.spark.native import application
 from secure_bloom.storage.visibility import data_files
+from tests.spark import ways
 from tests.spark.helpers import people, settings, uses_spark, visible
 from tests.support import ArrowKms
 from tests.tiers import sweep_where
@@ -75,7 +76,7 @@ def frame(native_spark):
 
 @pytest.fixture
 def options(native_spark, kms):
-    return native.write_options(encryption=BY_COLUMN, bloom_filters=FILTERS, kms=kms)
+    return native.write_options(encryption=BY_COLUMN, bloom_filters=FILTERS, keys=kms)
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ def table(native_spark, tmp_path):
 
 
 def verify(path, kms, encryption=BY_COLUMN, filters=FILTERS):
-    return native.verify(path, encryption=encryption, bloom_filters=filters, kms=kms)
+    return native.verify(path, encryption=encryption, bloom_filters=filters, keys=kms)
 
 
 def ids(table) -> list[int]:
@@ -112,7 +113,7 @@ def sql_options(options) -> str:
 @pytest.mark.parametrize("way", WAYS)
 def test_others_read_what_spark_writes(native_spark, frame, tmp_path, kms, way):
     encryption, folder = WAYS[way], str(tmp_path / "people")
-    options = native.write_options(encryption=encryption, bloom_filters=FILTERS, kms=kms)
+    options = native.write_options(encryption=encryption, bloom_filters=FILTERS, keys=kms)
     frame.write.options(**options).parquet(folder)
     assert sorted(kms.wrapped) == sorted({encryption.footer_key, *(
         () if encryption.uniform_encryption else encryption.column_keys)})
@@ -155,7 +156,7 @@ def test_every_file_has_keys_of_its_own(frame, options, kms, tmp_path):
 
 def test_a_small_filter_where_there_are_few_values(frame, tmp_path, kms):
     filters = {"ssn": True, "id": BloomFilterOptions(ndv=5000, fpp=0.001)}
-    options = native.write_options(encryption=BY_COLUMN, bloom_filters=filters, kms=kms)
+    options = native.write_options(encryption=BY_COLUMN, bloom_filters=filters, keys=kms)
     frame.coalesce(1).write.options(**options).parquet(str(tmp_path / "people"))
     path = tmp_path / "people" / visible(tmp_path / "people")[0]
     sizes = {info.column: info.num_bytes for info in ParquetFile(path, kms).bloom_filters}
@@ -170,7 +171,7 @@ def test_nested_columns(native_spark, tmp_path, kms):
     frame = native_spark.range(100).selectExpr(
         "id", "named_struct('name', concat('n', id), 'ids', array(id)) as person",
         "array(concat('t', id), concat('u', id)) as tags", "map('k', id) as map")
-    options = native.write_options(encryption=encryption, bloom_filters=filters, kms=kms)
+    options = native.write_options(encryption=encryption, bloom_filters=filters, keys=kms)
     frame.coalesce(1).write.options(**options).parquet(str(tmp_path / "nested"))
     assert verify(tmp_path / "nested", kms, encryption, filters).encrypted_filters == 2
     path = tmp_path / "nested" / visible(tmp_path / "nested")[0]
@@ -182,7 +183,7 @@ def test_nested_columns(native_spark, tmp_path, kms):
 
 def test_no_filter_where_a_dictionary_has_all_values(frame, tmp_path, kms):
     filters = {"ssn": True, "city": True}  # there are ten cities
-    options = native.write_options(encryption=BY_COLUMN, bloom_filters=filters, kms=kms)
+    options = native.write_options(encryption=BY_COLUMN, bloom_filters=filters, keys=kms)
     frame.write.options(**options).parquet(str(tmp_path / "a"))
     seen = verify(tmp_path / "a", kms, filters=filters)
     assert (seen.encrypted_filters, seen.plain_filters, seen.without_filter) == (2, 0, 2)
@@ -197,92 +198,48 @@ in_streams = pytest.mark.skipif(pyspark.__version__ < "4.2",
 
 # --- ways to write -------------------------------------------------------------------------------
 
-def _insert(native_spark, frame, options, table):
-    """Into a table that was made with the options."""
-    name, path = table(f"options ({sql_options(options)})")
-    frame.createOrReplaceTempView("people")
-    native_spark.sql(f"insert into {name} select * from people")
-    return path
+def insert_with_session(session, options, path):
+    session.sql("create table made (ssn string, id bigint, city string) using parquet "
+                f"partitioned by (city) location '{path}'")
+    with settings(session, options):
+        session.table("people").select("ssn", "id", "city").write.insertInto("made")
 
 
-def _insert_with_session(native_spark, frame, options, table):
-    name, path = table("partitioned by (day)")
-    with settings(native_spark, options):
-        frame.write.insertInto(name)
-    return path
+def buckets(session, options, path):
+    session.table("people").write.format("parquet").bucketBy(2, "id").sortBy("id").options(
+        **options, path=path).saveAsTable("made")
 
 
-def _insert_with(native_spark, frame, options, table):
-    name, path = table("partitioned by (day)")
-    frame.createOrReplaceTempView("people")
-    pairs = ", ".join(f"`{option}` = '{value}'" for option, value in options.items())
-    native_spark.sql(f"insert into {name} with ({pairs}) select * from people")
-    return path
-
-
-def _as_select(native_spark, frame, options, table):
-    name, path = table()
-    frame.createOrReplaceTempView("people")
-    native_spark.sql(f"create table {name} using parquet options ({sql_options(options)}) "
-                     f"location '{path}' as select * from people")
-    return path
-
-
-def _directory(native_spark, frame, options, table):
-    path = table()[1]
-    frame.createOrReplaceTempView("people")
-    native_spark.sql(f"insert overwrite directory '{path}' using parquet "
-                     f"options ({sql_options(options)}) select * from people")
-    return path
-
-
-def _buckets(native_spark, frame, options, table):
-    name, path = table()
-    frame.write.format("parquet").bucketBy(2, "id").sortBy("id").options(**options).option(
-        "path", path).saveAsTable(name)
-    return path
-
-
-def _dynamic_overwrite(native_spark, frame, options, table):
-    path = table()[1]
-    writer = frame.write.options(**options).option("partitionOverwriteMode", "dynamic")
+def dynamic_overwrite(session, options, path):
+    writer = session.table("people").write.options(**options, partitionOverwriteMode="dynamic")
     for _ in range(2):
-        writer.mode("overwrite").partitionBy("day").parquet(path)
-    return path
+        writer.mode("overwrite").partitionBy("city").parquet(path)
 
 
-def _version_2(native_spark, frame, options, table):
-    path = table()[1]
-    with settings(native_spark, {"spark.sql.sources.useV1SourceList": ""}):
-        frame.write.options(**options).mode("append").parquet(path)
-    return path
+def stream_with_session(session, options, path):
+    def start(writer, path):
+        with settings(session, options):
+            return writer.start(path)
+
+    ways.stream(session, {}, path, start)
 
 
-def _stream(native_spark, frame, options, table, of_session=()):
-    source, path = table()[1], table()[1]
-    frame.write.option("plaintext", "true").parquet(source)
-    with settings(native_spark, dict(of_session)):
-        query = (native_spark.readStream.schema(frame.schema).parquet(source)
-                 .writeStream.format("parquet").options(**options).partitionBy("day")
-                 .option("checkpointLocation", table()[1]).trigger(availableNow=True).start(path))
-    query.awaitTermination()
-    return path
-
-
-def _stream_with_session(native_spark, frame, options, table):
-    return _stream(native_spark, frame, {}, table, options)
-
-
-@pytest.mark.parametrize("write", [_insert, _insert_with_session, _insert_with, _as_select,
-                                   _directory, _buckets, _dynamic_overwrite, _version_2,
-                                   _stream_with_session, pytest.param(_stream, marks=in_streams)],
-                         ids=lambda write: write.__name__)
-def test_all_ways_to_write(native_spark, frame, options, table, kms, write):
-    path = write(native_spark, frame, options, table)
+@sweep_where(lambda write: write not in (ways.insert, ways.write_to, stream_with_session))
+@pytest.mark.parametrize("write", [
+    ways.insert, insert_with_session, ways.insert_with, ways.as_select, ways.directory, buckets,
+    ways.write_to, dynamic_overwrite, ways.version_2, stream_with_session,
+    pytest.param(ways.stream, marks=in_streams)], ids=lambda write: write.__name__)
+def test_all_ways_to_write(native_spark, frame, options, tmp_path, kms, write):
+    frame.drop("day").createOrReplaceTempView("people")
+    path = str(tmp_path / "t")
+    try:
+        write(native_spark, options, path)
+    finally:
+        ways.drop_tables(native_spark)
     seen = verify(path, kms)
     assert seen.encrypted_filters == seen.plain_filters == seen.row_groups > 0
     assert sorted(kms.wrapped) == ["footer", "pii"]
-    read = native_spark.read.options(**native.read_options(path, kms=kms)).parquet(path)
+    read = native_spark.read.options(**native.read_options(path, keys=kms)).parquet(path)
     assert sorted(row.id for row in read.select("id").collect()) == list(range(2000))
 
 
@@ -300,7 +257,7 @@ def test_all_ways_to_write(native_spark, frame, options, table, kms, write):
 ])
 def test_encryption_that_is_refused(native_spark, kms, encryption, error, words):
     with pytest.raises(error, match=words):
-        native.write_options(encryption=encryption, bloom_filters={}, kms=kms)
+        native.write_options(encryption=encryption, bloom_filters={}, keys=kms)
 
 
 @pytest.mark.parametrize(("filters", "bytes_"), [
@@ -312,13 +269,13 @@ def test_encryption_that_is_refused(native_spark, kms, encryption, error, words)
     ({"a": BloomFilterOptions(ndv=10**6, max_bytes=4096),
       "b": BloomFilterOptions(max_bytes=4096)}, 4096)])
 def test_one_bound_for_all_filters(native_spark, kms, filters, bytes_):
-    options = native.write_options(encryption=BY_COLUMN, bloom_filters=filters, kms=kms)
+    options = native.write_options(encryption=BY_COLUMN, bloom_filters=filters, keys=kms)
     assert options["parquet.bloom.filter.max.bytes"] == str(bytes_)
 
 
 def test_filters_of_all_columns_cannot_be_asked_for(native_spark, kms):
     with pytest.raises(UnsupportedError, match="the columns are not known: name them"):
-        native.write_options(encryption=BY_COLUMN, bloom_filters=True, kms=kms)
+        native.write_options(encryption=BY_COLUMN, bloom_filters=True, keys=kms)
 
 
 @pytest.mark.parametrize("filters", [
@@ -326,7 +283,7 @@ def test_filters_of_all_columns_cannot_be_asked_for(native_spark, kms):
     {"a": BloomFilterOptions(max_bytes=4096), "b": True}])
 def test_bounds_that_contradict_each_other(native_spark, kms, filters):
     with pytest.raises(UnsupportedError, match="one size limit"):
-        native.write_options(encryption=BY_COLUMN, bloom_filters=filters, kms=kms)
+        native.write_options(encryption=BY_COLUMN, bloom_filters=filters, keys=kms)
 
 
 def fails(words: str, write) -> None:
@@ -335,6 +292,7 @@ def fails(words: str, write) -> None:
     assert "Traceback" not in str(caught.value)
 
 
+@sweep_where(lambda words, **_: "none" not in words)
 @pytest.mark.parametrize(("encryption", "filters", "words"), [
     (EncryptionConfiguration("footer", {"pii": ["ssn", "none"]}), {}, "column none should be enc"),
     (EncryptionConfiguration("footer", {"pii": ["SSN"]}), {}, "column SSN should be encrypted"),
@@ -344,7 +302,7 @@ def fails(words: str, write) -> None:
     (BY_COLUMN, {"none": True}, "column none should have a Bloom filter"),
 ])
 def test_columns_that_are_not_in_the_file(frame, kms, tmp_path, encryption, filters, words):
-    options = native.write_options(encryption=encryption, bloom_filters=filters, kms=kms)
+    options = native.write_options(encryption=encryption, bloom_filters=filters, keys=kms)
     frame, folder = frame.selectExpr("*", "named_struct('name', ssn) as who"), tmp_path / "people"
     fails(words, lambda: frame.write.options(**options).partitionBy("day").parquet(str(folder)))
     assert not visible(folder)
@@ -352,7 +310,7 @@ def test_columns_that_are_not_in_the_file(frame, kms, tmp_path, encryption, filt
 
 def test_filters_of_tables_whose_options_lost_their_case(native_spark, frame, table, kms):
     options = native.write_options(encryption=EncryptionConfiguration("footer", {"pii": ["SSN"]}),
-                                   bloom_filters={"SSN": True}, kms=kms)
+                                   bloom_filters={"SSN": True}, keys=kms)
     name, path = table(f"options ({sql_options(options)})")
     native_spark.sql(f"drop table {name}")
     native_spark.sql(f"create table {name} (SSN string) using parquet "
@@ -363,7 +321,7 @@ def test_filters_of_tables_whose_options_lost_their_case(native_spark, frame, ta
 
 def test_key_encryption_keys_made_elsewhere(frame, kms, tmp_path):
     keks = KeyEncryptionKeys.for_encryption(BY_COLUMN, kms)
-    options = native.write_options(encryption=BY_COLUMN, bloom_filters=FILTERS, kms=keks)
+    options = native.write_options(encryption=BY_COLUMN, bloom_filters=FILTERS, keys=keks)
     frame.write.options(**options).parquet(str(tmp_path / "people"))
     assert verify(tmp_path / "people", keks).files == 2  # without calling unwrap_key
     assert kms.wrapped == ["footer", "pii"] and not kms.unwrapped
@@ -373,6 +331,7 @@ def test_key_encryption_keys_made_elsewhere(frame, kms, tmp_path):
 
 # --- writes that have lost their encryption -------------------------------------------------------
 
+@pytest.mark.sweep
 def test_options_that_spark_drops(native_spark, frame, options, table):
     """Spark ignores the options of these writes, and would write plaintext."""
     name, path = table("")
@@ -388,15 +347,11 @@ def test_options_that_spark_drops(native_spark, frame, options, table):
 
 
 @pytest.mark.skipif(pyspark.__version__ >= "4.2", reason="they arrive there from Spark 4.2 on")
-def test_options_of_streams_that_spark_drops(native_spark, frame, options, table):
-    folders = []
-
-    def watched(*clauses):
-        folders.append(table(*clauses))
-        return folders[-1]
-
-    fails("TASK_WRITE_FAILED", lambda: _stream(native_spark, frame, options, watched))
-    assert not visible(folders[1][1])
+def test_options_of_streams_that_spark_drops(native_spark, frame, options, tmp_path):
+    frame.drop("day").createOrReplaceTempView("people")
+    fails("TASK_WRITE_FAILED",
+          lambda: ways.stream(native_spark, options, str(tmp_path / "t")))
+    assert not visible(tmp_path / "t")
 
 
 def test_a_class_that_is_not_found(frame, options, tmp_path, kms):
@@ -431,6 +386,7 @@ def test_plaintext_passes_where_it_is_asked_for(native_spark, frame, tmp_path):
     fails("no encryption", lambda: frame.write.parquet(str(tmp_path / "d")))
 
 
+@pytest.mark.sweep
 def test_a_table_keeps_the_option_that_allows_plaintext(native_spark, frame, options, table, kms):
     """Then only verify tells that other options are lost, until the table forgets it."""
     name, path = table()
@@ -457,6 +413,7 @@ def test_other_sessions_may_write_plaintext(spark, native_spark, tmp_path):
     assert len(visible(tmp_path / "a")) == 2
 
 
+@sweep_where(lambda column: column != "ssn")
 @pytest.mark.parametrize("column", ["ssn", "who.name", "list"])
 def test_sensitive_columns_of_the_schema(spark, native_spark, frame, kms, tmp_path, column):
     """Also in other sessions, and where plaintext was asked for."""
@@ -475,7 +432,7 @@ def test_sensitive_columns_of_the_schema(spark, native_spark, frame, kms, tmp_pa
     for number, (columns, master) in enumerate([([path], "footer"), (["open"], "pii")]):
         options = native.write_options(
             encryption=EncryptionConfiguration("footer", {master: columns}), bloom_filters={},
-            kms=kms)
+            keys=kms)
         fails(f"of column {path} says",
               lambda options=options, number=number:
                   frame.write.options(**options).parquet(str(tmp_path / f"a{number}")))
@@ -483,10 +440,11 @@ def test_sensitive_columns_of_the_schema(spark, native_spark, frame, kms, tmp_pa
           lambda: frame.write.option("plaintext", "true").parquet(str(tmp_path / "b")))
     encryption = EncryptionConfiguration("footer", {"pii": [path]})
     frame.write.options(**native.write_options(
-        encryption=encryption, bloom_filters={}, kms=kms)).parquet(str(tmp_path / "c"))
+        encryption=encryption, bloom_filters={}, keys=kms)).parquet(str(tmp_path / "c"))
     verify(tmp_path / "c", kms, encryption, {})
 
 
+@pytest.mark.sweep
 def test_options_of_another_application(frame, options, tmp_path):
     sealed = options["secure_bloom.native.write"]
     middle = len(sealed) // 2
@@ -499,10 +457,11 @@ def test_options_of_another_application(frame, options, tmp_path):
         assert not visible(folder)
 
 
+@pytest.mark.sweep
 def test_summary_files_repeat_no_statistics(native_spark, frame, options, tmp_path, kms):
     """Where a committer that writes them has the keys to read, too."""
     frame.write.options(**options).parquet(str(tmp_path / "a"))
-    read = native.read_options(str(tmp_path / "a"), kms=kms)
+    read = native.read_options(str(tmp_path / "a"), keys=kms)
     with settings(native_spark, {
             "parquet.summary.metadata.level": "ALL", "spark.sql.parquet.output.committer.class":
             "org.apache.parquet.hadoop.ParquetOutputCommitter"}):
@@ -515,9 +474,10 @@ def test_summary_files_repeat_no_statistics(native_spark, frame, options, tmp_pa
         verify(tmp_path / "c", kms)
 
 
+@pytest.mark.sweep
 def test_options_of_another_version(frame, kms, tmp_path, monkeypatch):
     monkeypatch.setattr(application, "FORMAT_VERSION", 2)
-    options = native.write_options(encryption=BY_COLUMN, bloom_filters={}, kms=kms)
+    options = native.write_options(encryption=BY_COLUMN, bloom_filters={}, keys=kms)
     fails("another version", lambda: frame.write.options(**options).parquet(str(tmp_path / "a")))
 
 
@@ -527,7 +487,7 @@ def test_enable_is_needed(monkeypatch, native_spark, kms):
     conf.unset("secure_bloom.native.public.key")
     try:
         with pytest.raises(SecureBloomError, match=r"native\.enable"):
-            native.write_options(encryption=BY_COLUMN, bloom_filters={}, kms=kms)
+            native.write_options(encryption=BY_COLUMN, bloom_filters={}, keys=kms)
     finally:
         conf.set("secure_bloom.native.public.key", public)
 

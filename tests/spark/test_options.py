@@ -7,10 +7,12 @@ import pyarrow as pa
 import pytest
 
 from secure_bloom import BloomFilterOptions, EncryptionConfiguration, ParquetWriter
+from secure_bloom.arrow.schema import parquet_leaves
+from secure_bloom.errors import OptionError
 from secure_bloom.keys import Keyring, environment, uri
-from secure_bloom.keys.environment import open_keys
+from secure_bloom.keys.retrieval import open_keys
 from secure_bloom.spark.options.kms import kms_client
-from secure_bloom.spark.options.options import OptionError, Options, locate
+from secure_bloom.spark.options.options import Options, locate
 from secure_bloom.spark.options.write import parse_write_options
 
 SCHEMA = pa.schema([
@@ -28,7 +30,7 @@ ENABLED = "parquet.bloom.filter.enabled"
 FPP = "parquet.bloom.filter.fpp"
 NDV = "parquet.bloom.filter.expected.ndv"
 BYTES = "parquet.bloom.filter.max.bytes"
-KEYS = {"keyring": "/k.json", FOOTER: "f"}
+KEYS = {"keys": "/k.json", FOOTER: "f"}
 
 
 def parse(schema=SCHEMA, **options):
@@ -49,6 +51,16 @@ def test_defaults():
     assert options.bloom_filters == {}
     assert options.writer["compression"] == "snappy"
     assert options.row_group_size == 1024 * 1024
+
+
+def test_other_columns_are_encrypted_under_the_master_key_of_the_footer():
+    complete = {"parquet.encryption.complete.columns": "true"}
+    found = parse(**KEYS, **{COLUMNS: "k: id"}, **complete).encryption.column_keys
+    leaves = {path for paths in found.values() for path in paths}
+    assert found["k"] == ["id"] and set(found) == {"k", "f"}
+    assert leaves == {leaf.path for leaf in parquet_leaves(SCHEMA)}
+    with pytest.raises(OptionError, match="contradicts"):
+        parse(keys="/k.json", **{UNIFORM: "f"}, **complete)
 
 
 def test_encryption_with_column_keys():
@@ -72,10 +84,11 @@ def test_every_encryption_option():
 
 
 def test_uniform_encryption():
-    options = parse(keyring="k", **{UNIFORM: " f "})
+    options = parse(keys="k", **{UNIFORM: " f "})
     assert options.encryption.footer_key == "f"
     assert options.encryption.uniform_encryption
     assert options.kms.startswith("keyring:/")
+    assert parse(keys="k", **{UNIFORM: '" f;"'}).encryption.footer_key == " f;"
 
 
 @pytest.mark.parametrize("text, expected", [
@@ -87,6 +100,8 @@ def test_uniform_encryption():
     ("k: ADDRESS.city", {"k": ["address.City"]}),
     ("k: tags", {"k": ["tags.list.element"]}),
     ("k: tags.list.element, tags", {"k": ["tags.list.element"]}),
+    ('{" k;:,": ["ssn", "address"], "m": ["id"]}',
+     {" k;:,": ["SSN", "address.City", "address.zip"], "m": ["id"]}),
 ])
 def test_column_keys(text, expected):
     assert column_keys(text) == expected
@@ -126,25 +141,32 @@ REFUSED = [
     ({}, "no encryption was requested"),
     ({"plaintext": "false"}, "no encryption was requested"),
     ({ENABLED: "true"}, "no encryption was requested"),
-    ({"keyring": "k"}, "no encryption was requested"),
+    ({"keys": "k"}, "no encryption was requested"),
     ({"plaintext": "true", FOOTER: "f"}, f"option plaintext: .*{FOOTER}"),
-    ({FOOTER: "f", COLUMNS: "k: id"}, "option keyring: .*needs it"),
-    ({"keyring": "k", FOOTER: "f"}, f"option {COLUMNS}: missing"),
-    ({"keyring": "k", COLUMNS: "k: id"}, f"option {FOOTER}: missing"),
-    ({"keyring": "k", "parquet.encryption.algorithm": "AES_GCM_V1"}, f"option {FOOTER}: missing"),
+    ({FOOTER: "f", COLUMNS: "k: id"}, "option keys: .*needs it"),
+    ({"keys": "k", FOOTER: "f"}, f"option {COLUMNS}: missing"),
+    ({"keys": "k", COLUMNS: "k: id"}, f"option {FOOTER}: missing"),
+    ({"keys": "k", "parquet.encryption.algorithm": "AES_GCM_V1"}, f"option {FOOTER}: missing"),
     ({**KEYS, UNIFORM: "f"}, f"option {UNIFORM}: it contradicts"),
-    ({"keyring": "k", UNIFORM: "f", COLUMNS: "k: id"}, f"option {UNIFORM}: it contradicts"),
-    ({"keyring": "k", UNIFORM: "f", "parquet.encryption.plaintext.footer": "true"},
+    ({"keys": "k", UNIFORM: "f", COLUMNS: "k: id"}, f"option {UNIFORM}: it contradicts"),
+    ({"keys": "k", UNIFORM: "f", "parquet.encryption.plaintext.footer": "true"},
      "plaintext.footer: not possible"),
-    ({"keyring": "k", UNIFORM: " "}, f"option {UNIFORM}: it is empty"),
-    ({"keyring": "k", FOOTER: "", COLUMNS: "k: id"}, f"option {FOOTER}: it is empty"),
+    ({"keys": "k", UNIFORM: " "}, f"option {UNIFORM}: it is empty"),
+    ({"keys": "k", FOOTER: "", COLUMNS: "k: id"}, f"option {FOOTER}: it is empty"),
     # column keys
     ({**KEYS, COLUMNS: " ; "}, "it is empty"),
     ({**KEYS, COLUMNS: "id"}, "it must have the form"),
     ({**KEYS, COLUMNS: ": id"}, "it must have the form"),
     ({**KEYS, COLUMNS: "k:"}, "it must have the form"),
     ({**KEYS, COLUMNS: "arn:aws:kms:key/1"}, "key/1"),
-    ({**KEYS, "kms": "awskms:", COLUMNS: "k: id"}, "option kms: it contradicts keyring"),
+    ({**KEYS, "kms": "awskms:", COLUMNS: "k: id"}, "option kms: it is called keys now"),
+    ({"keyring": "k", UNIFORM: "f"}, "option keyring: it is called keys now"),
+    ({**KEYS, "engine": "native"}, "option engine: it was removed: .*secure_bloom.spark.native"),
+    ({**KEYS, COLUMNS: '{"k": "id"}'}, "it must be a JSON object such as"),
+    ({**KEYS, COLUMNS: '{"k": ["id", 1]}'}, "it must be a JSON object such as"),
+    ({**KEYS, COLUMNS: '{"k": ' + "[" * 100_000}, "it is not a JSON object such as"),
+    ({**KEYS, COLUMNS: '{"k": ["id"]'}, "it is not a JSON object such as"),
+    ({**KEYS, COLUMNS: "{}"}, "it is empty"),
     ({**KEYS, COLUMNS: "k: id,"}, "there is no column ''"),
     ({**KEYS, COLUMNS: "k: nope"}, "there is no column 'nope'; existing columns: id, SSN"),
     ({**KEYS, COLUMNS: "k: snn"}, r"no column 'snn' \(did you mean 'SSN'\?\); existing"),
@@ -202,6 +224,10 @@ REFUSED = [
     ({"plaintext": "true", "column_encoding": '{"id": "NOPE"}'}, "one of PLAIN, DELTA"),
     ({"plaintext": "true", "column_encoding": '{"id": 1}'}, "JSON object"),
     ({"plaintext": "true", "version": "1.0"}, "stored as Spark stores them"),
+    # indexes
+    ({"plaintext": "true", "index_columns": "none"}, "there is no column 'none'"),
+    ({"plaintext": "true", "index_columns": "ssn, ssn"}, "listed twice"),
+    ({"plaintext": "true", "index_columns": "flag"}, "cannot have an index"),
     # partitions
     ({"plaintext": "true", "partition_by": ""}, "a name is missing"),
     ({"plaintext": "true", "partition_by": "id, id"}, "listed twice"),
@@ -211,7 +237,7 @@ REFUSED = [
     ({"plaintext": "true", "partition_by": "flags"}, r"'flags' \(did you mean 'flag'"),
     ({**KEYS, COLUMNS: "k: id", "partition_by": "id"}, r"column id is sensitive \(key k\)"),
     ({**KEYS, COLUMNS: "k: ssn", "partition_by": "id", f"{ENABLED}#id": "true"}, "no column 'id'"),
-    ({"keyring": "k", UNIFORM: "f", "partition_by": "id"}, "folder names: use column keys"),
+    ({"keys": "k", UNIFORM: "f", "partition_by": "id"}, "folder names: use column keys"),
     # names
     ({"foo": "1"}, "option foo: unknown; allowed options: bloom_filters,"),
     ({"parquet.encryption.footerkey": "1"}, f"did you mean {FOOTER}"),
@@ -224,10 +250,10 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("options, message", REFUSED)
-def test_refused(options, message):
-    with pytest.raises(OptionError, match=message):
-        parse(**options)
+def test_refused():
+    for options, message in REFUSED:
+        with pytest.raises(OptionError, match=message):
+            parse(**options)
 
 
 def test_filters_in_an_option_that_keeps_case():
@@ -287,7 +313,7 @@ def test_keys_from_the_schema():
     with_option = parse_marked(metadata, **KEYS, **{COLUMNS: "pii: ssn; m: id"}).encryption
     assert with_option.column_keys == {"pii": ["SSN", "tags.list.element"], "m": ["id"],
                                           "geo": ["address.City", "address.zip"]}
-    one = parse_marked({("SSN",): {KEY: "pii"}}, keyring="k", **{UNIFORM: "pii"}).encryption
+    one = parse_marked({("SSN",): {KEY: "pii"}}, keys="k", **{UNIFORM: "pii"}).encryption
     assert one.uniform_encryption
 
 
@@ -299,11 +325,11 @@ def test_keys_from_the_schema_keep_case():
 @pytest.mark.parametrize("metadata, options, message", [
     ({("SSN",): {KEY: "pii"}}, {"plaintext": "true"},
      f"option plaintext: it contradicts metadata {KEY} of column SSN"),
-    ({("SSN",): {KEY: "pii"}}, {}, f"option keyring: metadata {KEY} of column SSN needs it"),
-    ({("SSN",): {KEY: "pii"}}, {"keyring": "k"}, f"option {FOOTER}: missing"),
+    ({("SSN",): {KEY: "pii"}}, {}, f"option keys: metadata {KEY} of column SSN needs it"),
+    ({("SSN",): {KEY: "pii"}}, {"keys": "k"}, f"option {FOOTER}: missing"),
     ({("SSN",): {KEY: "pii"}}, {**KEYS, COLUMNS: "k: ssn"},
      rf"column SSN has two keys, k \(option {COLUMNS}\) and pii \(metadata {KEY}\)"),
-    ({("SSN",): {KEY: "pii"}}, {"keyring": "k", UNIFORM: "f"}, "column SSN has two keys, f .* pii"),
+    ({("SSN",): {KEY: "pii"}}, {"keys": "k", UNIFORM: "f"}, "column SSN has two keys, f .* pii"),
     ({("address",): {KEY: "a"}, ("address", "zip"): {KEY: "b"}}, KEYS, "address.zip has two keys"),
     ({("SSN",): {KEY: "pii"}}, {**KEYS, "partition_by": "ssn"}, "column SSN is sensitive"),
     ({("SSN",): {KEY: ""}}, KEYS, f"column SSN: metadata {KEY} must be the name"),
@@ -382,10 +408,10 @@ def test_master_keys_may_have_any_name():
 
 def test_the_kms_is_named_by_a_uri():
     uri = "awskms:?region=eu-west-1"
-    assert parse(kms=uri, **{UNIFORM: "f"}).kms == uri
-    assert parse(kms="keyring:k?passphrase-file=/p", **{UNIFORM: "f"}).kms \
+    assert parse(keys=uri, **{UNIFORM: "f"}).kms == uri
+    assert parse(keys="keyring:k?passphrase-file=/p", **{UNIFORM: "f"}).kms \
         == f"keyring:{os.path.abspath('k')}?passphrase-file=/p"
-    assert parse(keyring="/a b?.json", **{UNIFORM: "f"}).kms == "keyring:/a%20b%3F.json"
+    assert parse(keys="/a b?.json", **{UNIFORM: "f"}).kms == "keyring:/a%20b%3F.json"
 
 
 def test_column_names_that_pyarrow_cannot_carry():
@@ -394,7 +420,7 @@ def test_column_names_that_pyarrow_cannot_carry():
 
 
 def test_options_go_to_tasks_without_keys(keyring):
-    options = parse(keyring=str(keyring.path), **{FOOTER: "footer", COLUMNS: "pii: ssn",
+    options = parse(keys=str(keyring.path), **{FOOTER: "footer", COLUMNS: "pii: ssn",
                                                   f"{ENABLED}#ssn": "true"})
     pickled = pickle.dumps(options)
     assert not any(key in pickled for key in keyring._master_keys().values())
@@ -417,40 +443,40 @@ def test_bad_paths(path):
 
 
 def test_names_of_a_read():
-    Options({"path": "p", "keyring": "k", f"{ENABLED}#x": "true"}).check_names()
-    with pytest.raises(OptionError, match="did you mean keyring"):
-        Options({"keyrin": "k"}).check_names()
+    Options({"path": "p", "keys": "k", f"{ENABLED}#x": "true"}).check_names()
+    with pytest.raises(OptionError, match="did you mean keys"):
+        Options({"keyz": "k"}).check_names()
 
 
 def test_names_of_options_have_no_case_and_none_is_not_given():
-    options = Options({"keyRing": "K", "KMS": None, f"{FPP}#SSN": "0.1"})
-    assert options == {"keyring": "K", f"{FPP}#ssn": "0.1"}
-    assert options["KEYRING"] == "K" and "Keyring" in options and options.text("kms") == ""
+    options = Options({"kEys": "K", "Policy": None, f"{FPP}#SSN": "0.1"})
+    assert options == {"keys": "K", f"{FPP}#ssn": "0.1"}
+    assert options["KEYS"] == "K" and "Keys" in options and options.text("policy") == ""
     assert list(options.by_column(FPP)) == [(f"{FPP}#ssn", "ssn")]
 
 
 def test_options_are_pickled_and_show_no_values():
-    options = Options({"kms": "vault://token", "path": "/people"})
+    options = Options({"keys": "vault://token", "path": "/people"})
     assert pickle.loads(pickle.dumps(options)) == options
-    assert repr(options) == str(options) == "Options(kms, path)"
+    assert repr(options) == str(options) == "Options(keys, path)"
 
 
 def test_options_do_not_change():
-    given = {"keyring": "k", "of_table": "true", "columns": "a", "parquet.page.size": "9"}
+    given = {"keys": "k", "of_table": "true", "columns": "a", "parquet.page.size": "9"}
     options = Options(given)
-    assert options.for_writing() == {"keyring": "k", "data_page_size": "9"}
-    assert options.without(["keyring", "of_table"]).with_default_kms("x") \
-        == {"columns": "a", "parquet.page.size": "9", "kms": "x"}
-    given["keyring"] = "other"
-    assert options["keyring"] == "k" and len(options) == 4
+    assert options.for_writing() == {"keys": "k", "data_page_size": "9"}
+    assert options.without(["keys", "of_table"]).with_default_kms("x") \
+        == {"columns": "a", "parquet.page.size": "9", "keys": "x"}
+    given["keys"] = "other"
+    assert options["keys"] == "k" and len(options) == 4
     with pytest.raises(TypeError):
-        options["keyring"] = "other"
+        options["keys"] = "other"
 
 
 def test_the_client_of_a_uri_is_the_one_that_python_uses(tmp_path, monkeypatch):
     keyring = Keyring.create(tmp_path / "keys.json")
     client = kms_client(f"keyring:{keyring.path}")
-    assert client.kms is open_keys(keyring.path)
+    assert client is open_keys(keyring.path)
     monkeypatch.setattr(environment, "LIFETIME", -1)
     assert kms_client(f"keyring:{keyring.path}") is not client
 
@@ -473,5 +499,5 @@ def test_a_client_without_weak_references_keeps_its_cache(monkeypatch):
 
 @pytest.mark.parametrize("text", ["nokms:", "keys.json", "awskms:?regoin=x"])
 def test_a_uri_that_names_no_kms_is_a_wrong_option(text):
-    with pytest.raises(OptionError, match=r"^option kms: "):
+    with pytest.raises(OptionError, match=r"^option keys: "):
         kms_client(text)

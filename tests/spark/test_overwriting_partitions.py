@@ -1,4 +1,4 @@
-"""Overwriting partitions: dynamic mode is refused, as the whole folder would be replaced."""
+"""Dynamic partition overwrite: what is replaced are the partitions for which there are rows."""
 
 import os
 import uuid
@@ -6,73 +6,133 @@ import uuid
 import pytest
 
 import secure_bloom.spark
-from secure_bloom.errors import UnsupportedError
-from tests.spark.helpers import PLAINTEXT, read, settings, uses_spark, write
+from tests.spark.helpers import (
+    PLAINTEXT,
+    failure,
+    read,
+    settings,
+    staged,
+    uses_spark,
+    write,
+)
 
 pytestmark = uses_spark
 
 MODE = "spark.sql.sources.partitionOverwriteMode"
 OPTION = "partitionOverwriteMode"
-REFUSED = "dynamic overwrite is not supported"
+BY_DAY = {**PLAINTEXT, "partition_by": "day"}
 
 
 @pytest.fixture
 def days(spark, tmp_path):
-    """A folder with two days, and the rows of one of them."""
-    frame = spark.range(4).selectExpr("id", "id % 2 as day")
-    write(frame, tmp_path / "days", **PLAINTEXT, partition_by="day")
-    return tmp_path / "days", frame.where("day = 0")
+    """A folder with two days, and other rows of one of them."""
+    write(spark.range(4).selectExpr("id", "id % 2 as day"), tmp_path / "days", **BY_DAY)
+    return tmp_path / "days", spark.range(10, 12).selectExpr("id", "0L as day")
+
+
+@pytest.fixture
+def table(spark):
+    name = f"t_{uuid.uuid4().hex}"
+    yield name
+    spark.sql(f"drop table if exists {name}")
 
 
 def ids(spark, folder):
     return sorted(row.id for row in read(spark, folder).collect())
 
 
-def test_every_way_to_write_refuses_dynamic_mode(spark, days):
-    folder, one = days
-    table = f"t_{uuid.uuid4().hex}"
-    spark.sql(f"create table {table} using secure_parquet location '{folder}' "
-              "options (plaintext 'true', partition_by 'day')")
-    one.createOrReplaceTempView("one")
-    other = {**PLAINTEXT, "partition_by": "day"}
-    ways = {
-        "format": lambda **options: write(one, folder, "overwrite", **other, **options),
+def ways_with_options(one, folder):
+    return {
+        "format": lambda **options: write(one, folder, "overwrite", **BY_DAY, **options),
         "write": lambda **options: secure_bloom.spark.write(
-            one, folder, mode="overwrite", plaintext=True, partition_by="day", **options),
+            one, folder, mode="overwrite", plaintext=True, partition_by="day", **options)}
+
+
+def ways_with_table(spark, one, table):
+    one.createOrReplaceTempView("one")
+    return {
         "INSERT OVERWRITE": lambda: spark.sql(f"insert overwrite {table} select * from one"),
         "insertInto": lambda: one.write.insertInto(table, overwrite=True),
-        "writeTo": lambda: one.writeTo(table).overwritePartitions()}
-    try:
-        for name, way in ways.items():
-            with settings(spark, {MODE: "Dynamic"}), \
-                    pytest.raises(Exception, match="dynamic overwrite"):
-                way()
-            assert ids(spark, folder) == [0, 1, 2, 3], name
-        for name in ("format", "write"):
-            with pytest.raises(Exception, match=REFUSED):
-                ways[name](**{OPTION: "dynamic"})
+        "overwritePartitions": lambda: one.writeTo(table).overwritePartitions()}
+
+
+@pytest.mark.parametrize("clause", ["options (plaintext 'true', partition_by 'day')",
+                                    "options (plaintext 'true') partitioned by (day)"])
+def test_every_way_to_write_replaces_only_partitions_in_dynamic_mode(spark, days, table, clause):
+    folder, one = days
+    spark.sql(f"create table {table} (id bigint, day bigint) using secure_parquet {clause} "
+              f"location '{folder}'")
+    ways = ways_with_options(one, folder) | ways_with_table(spark, one, table)
+    if "partitioned" in clause:
+        ways["PARTITION"] = lambda: spark.sql(
+            f"insert overwrite {table} partition (day = 0) select id from one")
+    for name, way in ways.items():
+        write(spark.range(0, 4, 2).selectExpr("id", "0L as day"), folder, "overwrite", **BY_DAY,
+              **{OPTION: "dynamic"})
         assert ids(spark, folder) == [0, 1, 2, 3]
-        with settings(spark, {MODE: "dynamic"}):  # the option wins, as in Spark
-            ways["format"](**{OPTION: "STATIC"})
-            assert ids(spark, folder) == [0, 2]
-            write(one, folder, "overwrite", **PLAINTEXT)  # in Spark, too, this replaces all
-        ways["INSERT OVERWRITE"]()
-        assert sorted(os.listdir(folder / "day=0")) and ids(spark, folder) == [0, 2]
-    finally:
-        spark.sql(f"drop table {table}")
-        spark.catalog.dropTempView("one")
+        with settings(spark, {MODE: "Dynamic"}):
+            way()
+        assert ids(spark, folder) == [1, 3, 10, 11], name
+    assert staged(folder) == ["generation"]
 
 
-@pytest.mark.parametrize("engine", ["auto", "native"])
-def test_sparks_own_writer_is_not_called(native_spark, tmp_path, keyring, engine):
-    secure_bloom.spark.register(native_spark)
-    frame = native_spark.range(4).selectExpr("id", "id % 2 as day")
-    arguments = {"keys": str(keyring.path), "engine": engine, "partition_by": "day",
-                 "encryption": secure_bloom.EncryptionConfiguration("footer", {"pii": ["id"]})}
-    chosen = secure_bloom.spark.write(frame, tmp_path / "x", **arguments)
-    assert chosen.name == "native"
-    with settings(native_spark, {MODE: "dynamic"}), \
-            pytest.raises(UnsupportedError, match=REFUSED):
-        secure_bloom.spark.write(frame.where("day = 0"), tmp_path / "x", mode="overwrite",
-                                 **arguments)
-    assert len(os.listdir(tmp_path / "x" / "day=1")) > 0
+def test_the_mode_may_be_an_argument_or_an_option(spark, days):
+    folder, one = days
+    ways = ways_with_options(one, folder)
+    summary = secure_bloom.spark.write(one, folder, mode="overwrite_partitions", plaintext=True,
+                                       partition_by="day")
+    assert (summary.rows, ids(spark, folder)) == (2, [1, 3, 10, 11])
+    none = one.where("id < 0")
+    secure_bloom.spark.write(none, folder, mode="overwrite_partitions", plaintext=True,
+                             partition_by="day")
+    assert ids(spark, folder) == [1, 3, 10, 11]  # no rows, no partition
+    with settings(spark, {MODE: "dynamic"}):  # the option wins, as in Spark
+        ways["format"](**{OPTION: "STATIC"})
+        assert ids(spark, folder) == [10, 11]
+        write(one, folder, "overwrite", **PLAINTEXT)  # in Spark, too, this replaces all
+        assert ids(spark, folder) == [10, 11] and os.listdir(folder / "day=0") == []
+    with pytest.raises(ValueError, match="needs partition_by"):
+        secure_bloom.spark.write(one, folder, mode="overwrite_partitions", plaintext=True)
+    with pytest.raises(TypeError, match="also set by an argument"):
+        secure_bloom.spark.write(one, folder, mode="overwrite_partitions", plaintext=True,
+                                 partition_by="day", **{OPTION: "static"})
+
+
+def test_static_mode_replaces_the_table(spark, days, table):
+    folder, one = days
+    spark.sql(f"create table {table} using secure_parquet options (plaintext 'true', "
+              f"partition_by 'day') location '{folder}'")
+    ways = ways_with_table(spark, one, table)
+    ways["overwritePartitions"]()  # says itself what it replaces
+    assert ids(spark, folder) == [1, 3, 10, 11]
+    ways["INSERT OVERWRITE"]()
+    assert ids(spark, folder) == [10, 11]
+
+
+def test_partitions_with_other_columns_or_other_files_are_refused(spark, days):
+    folder, one = days
+    (folder / "day=0" / "photo.jpg").write_bytes(b"x")
+    dynamic = {**PLAINTEXT, OPTION: "dynamic"}
+    assert "photo.jpg: overwrite would delete this file" in failure(
+        lambda: write(one, folder, "overwrite", **dynamic, partition_by="day"))
+    assert "use the same columns" in failure(lambda: write(
+        one.selectExpr("*", "id as hour"), folder, "overwrite", **dynamic, partition_by="hour"))
+    (folder / "day=0" / "photo.jpg").rename(folder / "day=1" / "photo.jpg")
+    write(one, folder, "overwrite", **dynamic, partition_by="day")
+    assert os.path.exists(folder / "day=1" / "photo.jpg")
+    os.remove(folder / "day=1" / "photo.jpg")
+    assert ids(spark, folder) == [1, 3, 10, 11]
+
+
+def test_the_index_covers_what_has_replaced_a_partition(spark, days, tmp_path, keyring, encrypted):
+    folder = tmp_path / "people"
+    options = {"keys": keyring, "partition_by": "day", "index_columns": "ssn",
+               "policy": secure_bloom.Policy(footer_key="footer", columns={"ssn": "pii"})}
+    for start in (0, 100):
+        frame = spark.range(start, start + 4).selectExpr("concat('ssn-', id) ssn", "id % 2 day")
+        summary = secure_bloom.spark.write(frame.where("day = 0" if start else "true"), folder,
+                                           mode="overwrite_partitions", **options)
+        assert summary.indexed_columns == ["ssn"]
+    back = secure_bloom.spark.read(spark, folder, keys=keyring, index="require")
+    for ssn, found in (("ssn-1", 1), ("ssn-2", 0), ("ssn-102", 1), ("ssn-101", 0)):
+        assert back.where(f"ssn = '{ssn}'").count() == found

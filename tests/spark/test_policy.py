@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import uuid
 
 import pyarrow as pa
 import pytest
@@ -12,6 +13,7 @@ from secure_bloom import EncryptionConfiguration, ParquetFile
 from secure_bloom.errors import PolicyWarning
 from secure_bloom.policy import Policy, TableRules
 from secure_bloom.spark.options.options import SESSION_POLICY, Options
+from secure_bloom.spark.options.policy import parse_policy
 from secure_bloom.spark.reading.folder import Folder
 from secure_bloom.spark.reading.reader import SecureParquetReader
 from secure_bloom.spark.writing.writer import SecureParquetWriter
@@ -21,17 +23,21 @@ from tests.spark.helpers import (
     keys_of,
     people,
     read,
+    refusal,
     settings,
     staged,
     uses_spark,
     visible,
     write,
 )
+from tests.storage.s3 import BUCKET
+from tests.tiers import sweep_where
 
 pytestmark = uses_spark
 
 RULES = {"ssn": "pii", "home.*": {"key": "money", "bloom_filter": True}, "city": {
     "bloom_filter": {"fpp": 0.1}}}
+SCHEMA = T.StructType().add("ssn", "string").add("city", "string").add("id", "long")
 BY_OPTIONS = {"parquet.encryption.footer.key": "footer",
               "parquet.encryption.column.keys": "pii: ssn"}
 
@@ -49,7 +55,7 @@ def policy(tmp_path):
 
 @pytest.fixture
 def keys(keyring):
-    return {"keyring": str(keyring.path)}
+    return {"keys": str(keyring.path)}
 
 
 def refused(action, *words, folder=None) -> None:
@@ -80,6 +86,7 @@ def test_the_policy_makes_the_encryption_and_the_filters(spark, tmp_path, keyrin
     assert filters_of(tmp_path / "u", keyring) == {"id", "home.zip"}
 
 
+@sweep_where(lambda given, **_: "sensitive" not in given)
 @pytest.mark.parametrize(("given", "found"), [
     ({"columns": {}, "sensitive": ["SSN"]}, {"ssn": "footer", "city": None, "id": None}),
     ({"default": "encrypt", "columns": {"ssn": "pii", "id": {"plaintext": True}}},
@@ -99,6 +106,7 @@ def test_a_plaintext_footer_of_a_file_with_one_key(spark, tmp_path, keyring, key
     assert set(keys_of(tmp_path / "t", keyring).values()) == {"footer"}
 
 
+@pytest.mark.sweep
 def test_marks_and_a_footer_key_add_to_the_policy(spark, tmp_path, keyring, keys, policy):
     frame = people(spark, 4).withMetadata("city", {"secure_bloom.key": "money"})
     write(frame, tmp_path / "t", **keys, **policy())
@@ -119,7 +127,7 @@ def test_options_may_add(spark, tmp_path, keyring, keys, policy):
     assert set(keys_of(tmp_path / "u", keyring).values()) == {"footer"}
 
 
-@pytest.mark.parametrize(("options", "words"), [
+WEAKER = [
     (PLAINTEXT, "column ssn: it would be written in plaintext; it must be encrypted by the "
                 "policy's rule 'ssn' in columns"),
     ({**BY_OPTIONS, "parquet.encryption.column.keys": "pii: city"},
@@ -130,15 +138,12 @@ def test_options_may_add(spark, tmp_path, keyring, keys, policy):
      "the footer would be encrypted with master key 'money'"),
     ({"parquet.encryption.footer.key": "money"}, "the footer would be encrypted with master key"),
     ({"parquet.encryption.uniform.key": "footer"}, "master key 'pii' is required"),
-    ({"parquet.encryption.algorithm": "AES_GCM_CTR_V1"}, "use AES_GCM_V1")], ids=str)
-def test_options_may_not_weaken(spark, tmp_path, keys, policy, options, words):
-    folder = tmp_path / "t"
-    refused(lambda: write(people(spark, 4), folder, **keys, **policy(), **options), words,
-            folder=folder)
-    assert not folder.exists()
+    ({"parquet.encryption.algorithm": "AES_GCM_CTR_V1"}, "use AES_GCM_V1")]
 
 
-def test_marks_may_not_weaken(spark, tmp_path, keys, policy):
+def test_options_and_marks_may_not_weaken(spark, tmp_path, keys, policy):
+    for options, words in WEAKER:
+        assert words in refusal(SCHEMA, tmp_path / "t", **keys, **policy(), **options)
     frame = people(spark, 4).withMetadata("ssn", {"secure_bloom.key": "money"})
     refused(lambda: write(frame, tmp_path / "t", **keys, **policy()), "'pii' is required",
             folder=tmp_path / "t")
@@ -165,25 +170,27 @@ def test_a_slip_under_an_encrypted_footer_does_not_write_plaintext(spark, tmp_pa
                             people(spark, 4).schema, overwrite=False)
 
 
-@pytest.mark.parametrize(("given", "words"), [
-    ({"footer_key": None}, "there is no footer key: add footer_key"),
-    ({"columns": {"s*": "pii", "*n": "money"}}, "two rules of equal rank"),
-    ({"columns": {"ssn": "unknown"}}, "unknown")])
-def test_policies_that_cannot_be_applied(spark, tmp_path, keys, policy, given, words):
-    folder = tmp_path / "t"
-    refused(lambda: write(people(spark, 4), folder, **keys, **policy(**given)), words,
-            folder=folder)
+def test_policies_that_cannot_be_applied_or_read(tmp_path, keys, policy):
+    for given, words in (({"footer_key": None}, "there is no footer key: add footer_key"),
+                         ({"columns": {"s*": "pii", "*n": "money"}}, "two rules of equal rank"),
+                         ({"columns": {"ssn": "unknown"}}, "unknown")):
+        assert words in refusal(SCHEMA, tmp_path / "t", **keys, **policy(**given))
+    for value, words in (("/none/policy.toml", "No such file"), ("", "URI of a TOML file"),
+                         ("none://b/policy.toml", "none"),
+                         ("sensitif = ['ssn']\n", "sensitif")):
+        assert words in refusal(SCHEMA, tmp_path / "t", **keys, policy=value)
+        refused(lambda value=value: Folder(Options({"path": str(tmp_path), "policy": value})),
+                words)
 
 
-@pytest.mark.parametrize(("value", "words"), [
-    ("/none/policy.toml", "No such file"), ("", "path of a TOML file"),
-    ("s3://b/policy.toml", "path of a TOML file"), ("sensitif = ['ssn']\n", "sensitif")])
-def test_policies_that_cannot_be_read(spark, tmp_path, keys, value, words):
-    for action in (lambda: write(people(spark, 4), tmp_path / "t", **keys, policy=value),
-                   lambda: read(spark, tmp_path, **keys, policy=value)):
-        refused(action, words, folder=tmp_path / "t")
+def test_a_policy_is_read_from_its_uri(s3):
+    path = f"policies/{uuid.uuid4().hex}.toml"
+    with s3.filesystem_of().open_output_stream(f"{BUCKET}/{path}") as file:
+        file.write(Policy(sensitive=["ssn"]).to_toml().encode())
+    assert parse_policy(Options({"policy": s3.uri(path)})) == Policy(sensitive=["ssn"])
 
 
+@pytest.mark.sweep
 def test_partition_columns(spark, tmp_path, keyring, keys, policy):
     frame = people(spark, 4).selectExpr("*", "id % 2 as k")
     for rule in ({"columns": {"k": "pii"}}, {"columns": {}, "sensitive": ["K*"]}):
@@ -195,6 +202,7 @@ def test_partition_columns(spark, tmp_path, keyring, keys, policy):
     assert set(keys_of(tmp_path / "t" / "k=0", keyring)) == {"ssn", "city", "id"}
 
 
+@pytest.mark.sweep
 def test_rules_for_some_folders(spark, tmp_path, keyring, keys, policy):
     given = policy(columns={}, tables=[TableRules("*/people", columns={"ssn": "pii"})])
     write(people(spark, 4), tmp_path / "people", **keys, **given)
@@ -223,6 +231,7 @@ def test_rules_for_some_files_of_the_folder(spark, tmp_path, keyring, keys, poli
             "k=1/", "column ssn")
 
 
+@pytest.mark.sweep
 def test_values_in_paths_by_a_rule_for_some_files_of_the_folder(spark, tmp_path, keys, policy):
     given = policy(columns={}, tables=[TableRules("*/t/*", ["k"])])
     frame = people(spark, 4).selectExpr("*", "id % 2 as k")
@@ -248,6 +257,7 @@ def test_the_setting_of_the_session(spark, tmp_path, keyring, keys, policy):
     write(frame, tmp_path / "u", **PLAINTEXT)
 
 
+@pytest.mark.sweep
 def test_the_setting_of_the_session_and_streams(spark, tmp_path, keyring, keys, policy):
     people(spark, 4).write.parquet(str(tmp_path / "in"))
     stream = spark.readStream.schema("ssn string, city string, id long").parquet(
@@ -267,8 +277,9 @@ def test_the_setting_of_the_session_and_streams(spark, tmp_path, keyring, keys, 
     assert keys_of(tmp_path / "t", keyring)["ssn"] == "pii"
 
 
+@pytest.mark.sweep
 def test_the_setting_of_the_session_and_tables_of_a_catalog(spark, tmp_path, keys, policy):
-    options = f"options (keyring '{keys['keyring']}') location '{tmp_path}/t'"
+    options = f"options (keys '{keys['keys']}') location '{tmp_path}/t'"
     spark.sql(f"create table of_policy (ssn string, id bigint) using secure_parquet {options}")
     try:
         with settings(spark, {SESSION_POLICY: policy()["policy"]}):
@@ -321,6 +332,7 @@ def test_what_the_policy_requires_is_required_in_each_file(spark, tmp_path, keyr
             "column ssn", "(policy: 'ssn' in columns)")
 
 
+@sweep_where(lambda schema: schema is not None)
 @pytest.mark.parametrize("schema", [None, T.StructType().add("ssn", "string").add("id", "long")])
 def test_a_plaintext_file_without_the_column(spark, tmp_path, keyring, keys, policy, schema):
     """By somebody without any key, who says that no value of the column is in it."""
@@ -339,6 +351,7 @@ def test_a_plaintext_file_without_the_column(spark, tmp_path, keyring, keys, pol
         refused(lambda: frame(**policy(), mergeSchema="true"), "b.parquet", "not encrypted")
 
 
+@pytest.mark.sweep
 def test_options_and_marks_are_required_as_well(spark, tmp_path, keyring, keys, policy):
     put(tmp_path / "t" / "a.parquet", keyring, {"pii": ["ssn"]})
     refused(lambda: read(spark, tmp_path / "t", **keys, **policy(),
@@ -348,6 +361,7 @@ def test_options_and_marks_are_required_as_well(spark, tmp_path, keyring, keys, 
     refused(given.load(str(tmp_path / "t")).collect, "column city")
 
 
+@pytest.mark.sweep
 def test_values_in_paths(spark, tmp_path, keyring, keys, policy):
     put(tmp_path / "t" / "ssn=x" / "a.parquet", keyring, {"pii": ["ssn"]})
     refused(lambda: read(spark, tmp_path / "t", **keys, **policy()).collect(),

@@ -1,7 +1,9 @@
-"""Filter pushdown: the same rows as without it, and as with Spark's own reader."""
+"""Conditions of queries: the same rows as without them, and as with Spark's own reader."""
 
 import datetime
+import json
 import math
+import pickle
 import random
 from decimal import Decimal
 from functools import reduce
@@ -14,21 +16,20 @@ from pyarrow.parquet.encryption import EncryptionConfiguration
 from pyspark.sql import functions as F
 
 import secure_bloom.spark
+from secure_bloom.errors import OptionError, RenamedError
 from secure_bloom.keys import Keyring
+from secure_bloom.spark.options.conditions import Conditions, parse, starts_with
+from secure_bloom.spark.options.options import Options
+from secure_bloom.spark.reading.folder import Folder
+from secure_bloom.spark.source import SecureParquet
+from tests.soak.check import Case
+from tests.soak.checks import spark_conditions
 from tests.spark.helpers import read, uses_spark
-
-pytest.importorskip("pyspark", "4.1", reason="PySpark 4.1 passes filters on")
-from pyspark.sql.datasource import EqualTo, In, IsNotNull, Not, StringStartsWith
-
-from secure_bloom.spark.pushdown import (
-    SecureParquetPushdown,
-    column_predicates,
-)
+from tests.tiers import sweep_where
 
 pytestmark = uses_spark
 
 UTC = datetime.UTC
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 ROWS, FILES, GROUP = 1200, 6, 40
 DEC38 = [Decimal(text) for text in ("1234567890123456789012345678.1234567891", "-0.0000000001",
                                     "9999999999999999999999999999.9999999999", "7", "0.5")]
@@ -108,21 +109,12 @@ def folders(tmp_path_factory):
         secure_bloom.write_table(
             part, root / "encrypted" / place / f"{number}.parquet", row_group_size=GROUP,
             bloom_filters={leaf: True for leaf in part.column_names if leaf.lower() != "st"},
-            encryption=EncryptionConfiguration("footer", column_keys={"pii": pii}), kms=keyring)
+            encryption=EncryptionConfiguration("footer", column_keys={"pii": pii}), keys=keyring)
     return root
 
 
-@pytest.fixture
-def pushing(spark):
-    """The session, in which conditions are handed over."""
-    secure_bloom.spark.enable_pushdown(spark)
-    yield spark
-    spark.conf.unset(PUSHDOWN)
-    secure_bloom.spark.register(spark)
-
-
 def options(folders) -> dict:
-    return {"keyring": str(folders / "keyring.json")}
+    return {"keys": str(folders / "keyring.json")}
 
 
 def frame(session, folders, **more):
@@ -194,64 +186,97 @@ def ids_by_query(data, queries) -> list[list[int]]:
 
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.sweep
-def test_random_queries_give_the_same_rows(spark, folders, request, part):
+def test_random_queries_give_the_same_rows(spark, folders, part):
     queries = conditions(200)[part::4]
     own = spark.read.schema(SCHEMA).parquet(str(folders / "plain"))
-    expected = ids_by_query(own, queries)
-    for query, ids, right in zip(queries, ids_by_query(frame(spark, folders), queries), expected,
-                                 strict=True):
+    expected, data = ids_by_query(own, queries), frame(spark, folders)
+    for query, ids, right in zip(queries, ids_by_query(data, queries), expected, strict=True):
         assert ids == right, query
     assert sum(map(bool, expected)) > 25 and sum(map(len, expected)) < 25 * ROWS
-    pushing = request.getfixturevalue("pushing")
     for start in range(0, len(queries), 30):
-        parts = [frame(pushing, folders, single_use="true").where(query)
-                 .agg(F.sort_array(F.collect_list("id")).alias("ids"))
+        parts = [data.where(query).agg(F.sort_array(F.collect_list("id")).alias("ids"))
                  .select(F.lit(number).alias("n"), "ids")
                  for number, query in enumerate(queries[start:start + 30], start)]
         for number, ids in reduce(lambda a, b: a.union(b), parts).collect():
             assert ids == expected[number], queries[number]
 
 
+@pytest.mark.parametrize(("seed", "number"), [
+    (0, 40), *(pytest.param(seed, 200, marks=pytest.mark.sweep) for seed in range(1, 5))])
+def test_conditions_as_random_as_they_get_lose_no_row(spark, tmp_path, seed, number):
+    pytest.importorskip("pyspark", "4.1", reason="PySpark 4.1 passes conditions on")
+    case = Case.of("spark_conditions", seed, tmp_path, 1.0)
+    spark_conditions.compare(case, spark, number)
+    assert case.counts["conditions that skip"] > number // 5
+
+
 # --- what is skipped -----------------------------------------------------------------------------
 
-def rows_read(folders, *filters) -> int:
-    """Rows that reach Spark for these pushed filters."""
+def literal(type_, value) -> dict:
+    return {"type": type_, "value": value}
+
+
+def node(name, *operands) -> dict:
+    return {"name": name, "operands": [{"column": list(one)} if isinstance(one, tuple) else one
+                                       for one in operands]}
+
+
+ID = ("id",)
+
+
+def number(value) -> dict:
+    return literal("bigint", value)
+
+
+def rows_read(folders, *nodes) -> int:
+    """Rows that reach Spark with these conditions."""
     from pyspark.sql.types import StructType
-    source = SecureParquetPushdown({"path": str(folders / "encrypted"), "single_use": "true",
-                                    **options(folders)})
-    reader = source.reader(StructType.fromDDL(SCHEMA))
-    assert list(reader.pushFilters(list(filters))) == list(filters)
+    source = SecureParquet({"path": str(folders / "encrypted"), **options(folders)})
+    source.conditions = parse(json.dumps(nodes))
+    reader = pickle.loads(pickle.dumps(source)).reader(StructType.fromDDL(SCHEMA))
     return sum(batch.num_rows for task in reader.partitions() for batch in reader.read(task))
 
 
-@pytest.mark.parametrize(("filters", "expected"), [
-    ([EqualTo(("id",), 500)], GROUP), ([EqualTo(("id",), 5000)], 0),
-    ([In(("id",), [3, 1100, None])], 2 * GROUP), ([In(("id",), [None])], 0),
-    ([EqualTo(("p",), 1)], 2 * ROWS // FILES), ([EqualTo(("ps",), "nowhere")], 0),
-    ([IsNotNull(("none",))], ROWS // 2 - 3 * GROUP), ([EqualTo(("st", "q"), 3)], GROUP),
-    ([EqualTo(("ts",), datetime.datetime(2024, 1, 5, 7, 30, 0, 2, tzinfo=UTC))], 0),
-    ([EqualTo(("bin",), b"\x07\xff"), IsNotNull(("bin",))], GROUP),
-    ([StringStartsWith(("s",), "\U0001f601")], 0),
-    ([EqualTo(("day",), datetime.date(2023, 1, 1))], 0),
-], ids=range(12))
-def test_row_groups_are_skipped(folders, filters, expected):
-    assert rows_read(folders, *filters) == expected
+@pytest.mark.parametrize(("nodes", "expected"), [
+    ([node("=", ID, number(500))], GROUP), ([node("=", number(5000), ID)], 0),
+    ([node("In", ID, number(3), number(1100), number(None))], 2 * GROUP),
+    ([node("Or", node("=", ID, number(3)), node("=", ID, number(1100)))], 2 * GROUP),
+    ([node("Or", node("=", ID, number(3)), node("=", ("i",), literal("int", 99)))], 2 * GROUP),
+    ([node("Or", *(node("=", ID, number(group * GROUP)) for group in range(29)))], 29 * GROUP),
+    ([node("Or", node("And", node("=", ID, number(3)), node("Rand")),
+           node("And", node("=", ("p",), literal("int", 9)), node("Rand")))], GROUP),
+    ([node("=", ("p",), literal("int", 1))], 2 * ROWS // FILES),
+    ([node("=", ("ps",), literal("string", "nowhere"))], 0),
+    ([node("IsNotNull", ("none",))], ROWS // 2 - 3 * GROUP),
+    ([node("=", ("st", "q"), literal("int", 3))], GROUP),
+    ([node("=", ("ts",), literal("timestamp", 1704439800000002))], 0),
+    ([node("=", ("bin",), literal("binary", "B/8=")), node("IsNotNull", ("bin",))], GROUP),
+    ([node("StartsWith", ("s",), literal("string", "\U0001f601"))], 0),
+    ([node("<", ("day",), literal("date", 19000))], 0),
+    ([node(">", literal("date", 19000), ("day",))], 0),
+    ([node("<=>", ("d9",), literal("decimal(9,2)", "-1.00"))], 0),
+], ids=range(17))
+def test_row_groups_are_skipped(folders, nodes, expected):
+    assert rows_read(folders, *nodes) == expected
 
 
 def test_what_cannot_be_used_skips_nothing(folders):
-    assert rows_read(folders, Not(EqualTo(("id",), 500))) == ROWS
+    is_500 = node("=", ID, number(500))
+    for what in (node("Not", is_500), node("Or", is_500, node("Rand")), node("=", ID, ("l",)),
+                 node("=", ID, literal("int", 5000)),  # another type: not this column
+                 node("=", ("s",), literal("string collate UTF8_LCASE", "absent")),
+                 node("=", ("s",), literal("string", "\ufffd")),  # bytes that are not UTF-8
+                 node("In", ID, number(5000), node("Rand")), node("=", node("Cast", ID), number(0)),
+                 node("=", ("day",), literal("date", 5_000_000)),  # Python has no such year
+                 node("<", ("ts",), literal("timestamp", -2**62)), node("Rand"), {"column": ["id"]},
+                 node("Or", *(node("<", ID, number(-one)) for one in range(1000)))):
+        assert rows_read(folders, what) == ROWS, what
     assert rows_read(folders) == ROWS
-
-
-def test_decimals_that_pyspark_may_have_rounded_are_not_used():
-    exact, rounded = Decimal("1" * 27), Decimal("1" * 28)
-    assert column_predicates(EqualTo(("d",), exact)) != []
-    assert column_predicates(EqualTo(("d",), rounded)) == []
-    assert column_predicates(In(("d",), [exact, rounded])) == []
+    assert parse("[" * 10**6) == Conditions()
 
 
 def test_the_end_of_a_prefix_is_a_character():
-    bounds = {prefix: [p.value for p in column_predicates(StringStartsWith(("s",), prefix))]
+    bounds = {prefix: [p.value for p in starts_with(("s",), prefix)]
               for prefix in ("a", "\ud7ff", "b\U0010ffff", "")}
     assert bounds == {"a": ["a", "b"], "\ud7ff": ["\ud7ff", "\ue000"],
                       "b\U0010ffff": ["b\U0010ffff"], "": [""]}
@@ -259,15 +284,15 @@ def test_the_end_of_a_prefix_is_a_character():
 
 # --- sessions ------------------------------------------------------------------------------------
 
-def test_the_log_says_what_was_skipped(pushing, folders):
-    pushing.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")
+@pytest.mark.sweep
+def test_the_log_says_what_was_skipped(spark, folders):
+    spark.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")
     try:
-        data = frame(pushing, folders, single_use="true")
-        assert data.where("id = 500 and p is null").count() == 1
-        lines = pushing.sql("select msg, context from python_worker_logs() "
-                            "where logger = 'secure_bloom.spark' and level = 'INFO'").collect()
+        assert frame(spark, folders).where("id = 500 and p is null").count() == 1
+        lines = spark.sql("select msg, context from python_worker_logs() "
+                          "where logger = 'secure_bloom.spark' and level = 'INFO'").collect()
     finally:
-        pushing.conf.unset("spark.sql.pyspark.worker.logging.enabled")
+        spark.conf.unset("spark.sql.pyspark.worker.logging.enabled")
     [planning] = [line for line in lines if "tasks" in line.context]
     assert planning.context["total_files"] == str(FILES)
     assert planning.context["skipped_by_partition_files"] == "4"
@@ -286,21 +311,18 @@ def test_the_log_says_what_was_skipped(pushing, folders):
     assert 0 < total["skipped_by_statistics_bytes"] <= total["total_bytes"]
 
 
-def test_the_setting_and_what_is_registered_belong_together(pushing, folders):
-    secure_bloom.spark.register(pushing)  # while the setting is on, this changes nothing
-    assert frame(pushing, folders).where("id = 500").count() == 1
-    pushing.conf.set(PUSHDOWN, "false")
-    with pytest.raises(Exception, match=PUSHDOWN):
-        frame(pushing, folders).count()
-    secure_bloom.spark.register(pushing)
-    assert frame(pushing, folders).count() == ROWS
+def test_what_was_needed_once_says_that_it_is_not(spark, folders):
+    with pytest.raises(RenamedError, match="after register"):
+        secure_bloom.spark.enable_pushdown(spark)
+    with pytest.raises(OptionError, match="single_use: it was removed"):
+        Folder(Options({"path": str(folders), "single_use": "true"}))
 
 
-def test_names_with_dots_and_other_case(pushing, tmp_path):
+def test_names_with_dots_and_other_case(spark, tmp_path):
     secure_bloom.write_table(pa.table({"a.b": [1, 2], "C": ["x", "y"]}), tmp_path / "a.parquet",
                              row_group_size=1, bloom_filters={"C": True})
     def matching(condition):
-        return read(pushing, tmp_path, single_use="true").where(condition).collect()
+        return read(spark, tmp_path).where(condition).collect()
 
     assert matching("`a.b` = 2 and c = 'y'") == [(2, "y")]
     assert matching("`A.B` = 2 and C = 'x'") == []
@@ -311,7 +333,8 @@ def test_a_name_with_a_dot_and_a_field_of_a_struct(spark, tmp_path):
     pq.write_table(pa.table({"a": [{"b": 7}]}), tmp_path / "b.parquet")
 
     def found(*filters):
-        return secure_bloom.spark.load(spark, tmp_path, list(filters), mergeSchema="true").collect()
+        return secure_bloom.spark.read(spark, tmp_path, filters=filters,
+                                       mergeSchema="true").collect()
 
     assert [row.a.b for row in found(("a.b", "=", 7))] == [7]
     assert [row.a.b for row in found(("a.b", "=", 5), ("`c``d`", "=", "x"))] == [5]
@@ -320,32 +343,54 @@ def test_a_name_with_a_dot_and_a_field_of_a_struct(spark, tmp_path):
     assert [row.a.b for row in found(("`a.b`", "is null", None))] == [7]
 
 
-def test_spark_mixes_up_conditions_so_they_are_used_only_where_one_use_is_promised(pushing,
-                                                                                   folders):
-    """Spark gives all uses of a DataFrame the reader that was given conditions last."""
-    data = frame(pushing, folders)
-    assert data.where("id = 500").count() == 1
-    assert data.count() == ROWS
-    assert data.where("id = 5").union(data.where("id = 500")).count() == 2
+def test_each_use_of_a_dataframe_has_its_own_conditions(spark, folders):
+    data = frame(spark, folders)
     first, second = data.where("id = 5"), data.where("id = 500")
+    assert first.count() == 1 and data.count() == ROWS
+    assert sorted(row.id for row in first.union(second).collect()) == [5, 500]
+    assert first.union(data).union(second).count() == ROWS + 2
     assert [len(one.collect()) for one in (first, second, first)] == [1, 1, 1]
-    # If one of these fails, Spark keeps filters separate, and the option is no longer needed.
-    data = frame(pushing, folders, single_use="true")
-    assert data.where("id = 500").count() == 1
-    assert data.count() == GROUP
-    data = frame(pushing, folders, single_use="true")
-    assert data.where("id = 5").union(data.where("id = 500")).count() == 1
+    pairs = data.where("id < 10").alias("a").join(data.where("id > 5").alias("b"), "id")
+    assert pairs.count() == 4
+    kept = first.cache()
+    assert (kept.count(), data.count(), kept.where("id = 500").count()) == (1, ROWS, 0)
+    kept.unpersist()
+    data.createOrReplaceTempView("everyone")
+    assert spark.sql("select (select count(*) from everyone where id = 5), "
+                     "(select max(id) from everyone where id in (500, 600)), count(*) "
+                     "from everyone where id > 1100").collect() == [(1, 600, ROWS - 1101)]
+
+
+@pytest.mark.sweep
+def test_a_dataframe_that_is_used_again_sees_new_files(spark, tmp_path):
+    spark.range(5).write.format("secure_parquet").options(plaintext="true").mode("append") \
+        .save(str(tmp_path))
+    data = read(spark, tmp_path)
+    assert data.where("id = 7").count() == 0 and data.count() == 5
+    spark.range(5, 9).write.format("secure_parquet").options(plaintext="true").mode("append") \
+        .save(str(tmp_path))
+    assert data.where("id = 7").count() == 1 and data.count() == 9
+
+
+def test_plans_say_which_conditions_are_used_without_their_values(spark, folders):
+    data = frame(spark, folders).where(
+        "(s = 'looked up' or id in (1, 2)) and st.q < 5 and bin is null")
+    scan = data._jdf.queryExecution().optimizedPlan().collectLeaves().apply(0).scan()
+    assert "PushedFilters: [" in scan.description() and "looked up" not in scan.description()
+    for part in ("((s = ?) Or id In (2 values))", "(st.q < ?)", "IsNull(bin)"):
+        assert part in scan.description()
 
 
 def test_filters_of_a_load_hold_for_every_use(spark, folders):
     path = str(folders / "encrypted")
-    data = secure_bloom.spark.load(spark, path, [("id", ">=", 400), ("id", "<", 600)],
+    data = secure_bloom.spark.read(spark, path, filters=[("id", ">=", 400), ("id", "<", 600)],
                                    **options(folders))
     assert data.where("id = 500").count() == 1
     assert data.count() == 200
     assert data.where("id = 405").union(data.where("id = 500")).count() == 2
 
 
+@sweep_where(lambda query, **_: not query.startswith(("p = 1", "st.q")))
 @pytest.mark.parametrize(("filters", "query"), [
     ([("p", "=", 1), ("i", "in", [7, 8, None])], "p = 1 and i in (7, 8)"),
     ([("p", "is null", None)], "p is null"), ([("i", "<=>", None)], "i is null"),
@@ -360,7 +405,7 @@ def test_filters_of_a_load_hold_for_every_use(spark, folders):
 ], ids=range(10))
 def test_filters_of_a_load(spark, folders, filters, query):
     own = spark.read.schema(SCHEMA).parquet(str(folders / "plain")).where(query)
-    data = secure_bloom.spark.load(spark, str(folders / "encrypted"), filters,
+    data = secure_bloom.spark.read(spark, str(folders / "encrypted"), filters=filters,
                                    mergeSchema="true", **options(folders))
     expected = sorted(row.id for row in own.select("id").collect())
     assert sorted(row.id for row in data.select("id").collect()) == expected != []
@@ -372,4 +417,4 @@ def test_filters_of_a_load(spark, folders, filters, query):
     [("", "=", 5)], [("a..b", "=", 5)], [("`a", "=", 5)], [("a`b`", "=", 5)]])
 def test_filters_that_cannot_be_passed(spark, folders, filters):
     with pytest.raises((TypeError, ValueError)):
-        secure_bloom.spark.load(spark, str(folders / "encrypted"), filters)
+        secure_bloom.spark.read(spark, str(folders / "encrypted"), filters=filters)

@@ -44,7 +44,7 @@ def test_spark_and_python_write_and_read_the_same_encrypted_folder(spark, tmp_pa
     encryption = EncryptionConfiguration("footer", {"pii": ["n"]})
     write_dataset(TABLE, folder, partition_by=NAMES, encryption=encryption, keys=keyring,
                   bloom_filters=["n"])
-    options = {"keyring": str(tmp_path / "keys.json")}
+    options = {"keys": str(tmp_path / "keys.json")}
     schema = SPARK_TYPES
     found = spark.read.format("secure_parquet").options(**options).schema(schema).load(str(folder))
     assert sorted(map(tuple, found.select(TYPES.names).collect())) == ROWS

@@ -5,12 +5,11 @@ import datetime
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.errors import AnalysisException
 from pyspark.sql import types as T
 
 from secure_bloom import read_table
 from secure_bloom.spark.schema.sensitivity import mark
-from tests.spark.helpers import PLAINTEXT, people, read, uses_spark, write
+from tests.spark.helpers import PLAINTEXT, failure, people, read, uses_spark, write
 
 pytestmark = uses_spark
 
@@ -44,15 +43,6 @@ def rows(frame):
     return sorted(map(str, frame.collect()))
 
 
-def test_all_types_in_plaintext_also_for_spark_itself(spark, tmp_path, everything):
-    pytest.importorskip("pyspark", "4.1", reason="Spark 4.1 reads VOID in structs")
-    write(everything, tmp_path / "t", **PLAINTEXT, **{ENABLED: "true"})
-    back = read(spark, tmp_path / "t")
-    own = spark.read.parquet(str(tmp_path / "t"))
-    assert own.schema == back.schema == everything.schema.toNullable()
-    assert rows(own) == rows(back) == rows(everything)
-
-
 def test_spark_itself_prunes_with_our_plaintext_filters(spark, tmp_path):
     write(people(spark), tmp_path / "t", **PLAINTEXT, **{ENABLED: "true"})
     own = spark.read.parquet(str(tmp_path / "t"))
@@ -65,7 +55,7 @@ def test_spark_itself_prunes_with_our_plaintext_filters(spark, tmp_path):
 def test_all_types_encrypted_with_large_variants(spark, tmp_path, everything, keyring):
     pytest.importorskip("pyspark", "4.1", reason="Spark 4.1 has TIME")
     frame = everything.selectExpr("*", "time'10:11:12.000013' as time")
-    options = {"keyring": str(keyring.path), "parquet.encryption.footer.key": "footer",
+    options = {"keys": str(keyring.path), "parquet.encryption.footer.key": "footer",
                "parquet.encryption.column.keys": "pii: text, list, struct; money: dec20, map, time",
                ENABLED: "true"}
     spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "true")
@@ -73,7 +63,7 @@ def test_all_types_encrypted_with_large_variants(spark, tmp_path, everything, ke
         write(frame, tmp_path / "t", **options)
     finally:
         spark.conf.unset("spark.sql.execution.arrow.useLargeVarTypes")
-    back = read(spark, tmp_path / "t", keyring=options["keyring"])
+    back = read(spark, tmp_path / "t", keys=options["keys"])
     element, entry = ("list", "element"), "key_value"
     keys = {path: {"pii"} for path in [("text",), ("list", *element), ("struct", "a"),
                                        ("struct", "b", "c", *element)]}
@@ -113,12 +103,6 @@ def test_a_schema_of_the_users_own(spark, tmp_path):
     assert rows(source.load(str(tmp_path / "t"))) == ["Row(ID=0, other=None)"]
 
 
-def failure(read):
-    with pytest.raises(Exception) as caught:
-        read()
-    return str(caught.value)
-
-
 def test_types_that_spark_does_not_have(spark, tmp_path):
     pq.write_table(pa.table({"a": pa.array([1], pa.uint64())}), tmp_path / "a.parquet")
     assert "column a: Spark has no type for uint64" in failure(lambda: read(spark, tmp_path))
@@ -128,12 +112,12 @@ def test_types_that_spark_does_not_have(spark, tmp_path):
 
 def test_without_the_right_keys(spark, tmp_path, keyring, encrypted):
     write(people(spark, 1), tmp_path / "t", **encrypted)
-    assert "specify the KMS in option keyring or kms" in failure(
+    assert "specify the KMS in option keys" in failure(
         lambda: read(spark, tmp_path / "t").collect())
     other = type(keyring).create(tmp_path / "other.json")
     other.add("footer")
     assert "KeyUnwrapError" in failure(
-        lambda: read(spark, tmp_path / "t", keyring=str(other.path)).collect())
+        lambda: read(spark, tmp_path / "t", keys=str(other.path)).collect())
 
 
 def test_only_some_columns_need_only_their_keys(spark, tmp_path, keyring, encrypted):
@@ -145,14 +129,10 @@ def test_only_some_columns_need_only_their_keys(spark, tmp_path, keyring, encryp
     assert "KeyNotFoundError: file " in message and ": a column is encrypted; pass keys" in message
 
 
+@pytest.mark.sweep
 def test_nothing_to_read(spark, tmp_path):
     assert f"there is no folder {tmp_path}/none" in failure(lambda: read(spark, tmp_path / "none"))
     (tmp_path / "empty").mkdir()
     assert "there are no Parquet files" in failure(lambda: read(spark, tmp_path / "empty"))
     source = spark.read.format("secure_parquet").schema("id int")
     assert source.load(str(tmp_path / "empty")).collect() == []
-
-
-def test_bad_option(spark, tmp_path):
-    with pytest.raises(AnalysisException, match="did you mean keyring"):
-        read(spark, tmp_path, keyrin="x")

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import types as T
 
 import secure_bloom
-from secure_bloom.errors import UnsupportedError
+from secure_bloom.errors import OptionError, UnsupportedError
 from secure_bloom.keys import InMemoryKms, Keyring
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.sbbf.column_type import ColumnType
@@ -18,19 +18,14 @@ from secure_bloom.spark.options.row_filters import checked, to_json
 from secure_bloom.spark.reading.folder import Folder
 from secure_bloom.spark.reading.reader import SecureParquetReader, find_leaf
 from tests.peers import examples as java_examples
-from tests.spark.helpers import PLAINTEXT, people, read, uses_spark, write
+from tests.spark.helpers import PLAINTEXT, failure, people, read, settings, uses_spark, write
+from tests.tiers import sweep_where
 
 pytestmark = uses_spark
 
 
 def rows(frame):
     return sorted(map(str, frame.collect()))
-
-
-def failure(action) -> str:
-    with pytest.raises(Exception) as caught:
-        action()
-    return str(caught.value)
 
 
 def put(folder, name, **columns):
@@ -125,6 +120,7 @@ def test_read_table_has_all_fields_of_all_files(tmp_path, where):
             assert [without_nulls(value) for value in found["c"].to_pylist()] == list(values)
 
 
+@pytest.mark.sweep
 def test_spark_names_the_field_and_the_option(spark, tmp_path):
     two_files(tmp_path, [SMALL], [S])
     frame = read(spark, tmp_path)
@@ -146,6 +142,7 @@ def test_merge_schema(spark, grown):
     assert rows(read(spark, grown, columns="id, id")) == ["Row(id=1)", "Row(id=2)"]
 
 
+@pytest.mark.sweep
 def test_types_that_contradict(spark, tmp_path):
     write(people(spark, 1), tmp_path / "t", **PLAINTEXT)
     write(people(spark, 1).selectExpr("cast(id as string) id"), tmp_path / "t", **PLAINTEXT)
@@ -159,6 +156,7 @@ def test_types_that_contradict(spark, tmp_path):
                    for source in sources)
 
 
+@pytest.mark.sweep
 def test_a_type_for_types_that_contradict(spark, tmp_path):
     put(tmp_path, "a.parquet", t=pa.array([0], pa.date32()))
     put(tmp_path, "b.parquet", t=pa.array([0], pa.timestamp("us")))
@@ -180,6 +178,7 @@ def test_nested_fields_by_name(spark, tmp_path):
                            "Row(s=Row(b='x', a=1, c=None), l=[Row(q=1, r=None)], m={'k': 1})"]
 
 
+@pytest.mark.sweep
 def test_names_that_differ_in_case_only(spark, tmp_path):
     put(tmp_path, "a.parquet", id=[1], ID=[2])
     source = spark.read.format("secure_parquet")
@@ -199,6 +198,7 @@ def test_fields_are_found_for_pruning_as_for_reading():
         assert find_leaf(columns, path) is None
 
 
+@pytest.mark.sweep
 def test_columns_are_all_that_is_decrypted(spark, tmp_path, keyring, encrypted):
     write(people(spark, 2), tmp_path / "t", **encrypted,
           **{"parquet.encryption.plaintext.footer": "true"})
@@ -210,19 +210,14 @@ def test_columns_are_all_that_is_decrypted(spark, tmp_path, keyring, encrypted):
     assert "not in option columns" in failure(with_schema.load(str(tmp_path / "t")).collect)
 
 
-@pytest.mark.parametrize("option", [{"columns": ""}, {"columns": "[1]"}, {"split_bytes": "many"},
-                                    {"min_partitions": "0"}, {"mergeSchema": "1"},
-                                    {"single_use": "once"}, {"filters": "id = 5"},
-                                    {"allFiles": "yes"}])
-def test_bad_options(spark, tmp_path, option):
-    put(tmp_path, "a.parquet", id=[1])
-    assert f"option {next(iter(option)).lower()}: " in failure(
-        lambda: read(spark, tmp_path, **option))
-
-
-def test_options_of_reading_are_none_of_writing(spark, tmp_path):
-    assert "reading only" in failure(
-        lambda: write(people(spark), tmp_path / "t", **PLAINTEXT, columns="id"))
+def test_bad_options(tmp_path):
+    for name, value in {"columns": "", "COLUMNS": "[1]", "split_bytes": "many",
+                        "min_partitions": "0", "mergeSchema": "1", "single_use": "true",
+                        "filters": "id = 5", "allFiles": "yes", "nonsense": "1"}.items():
+        with pytest.raises(OptionError, match=f"option {name.lower()}: "):
+            Folder(Options({"path": str(tmp_path), name: value}))
+    with pytest.raises(OptionError, match="reading only"):
+        Options({"columns": "id"}).for_writing()
 
 
 # --- partitions ----------------------------------------------------------------------------------
@@ -256,6 +251,7 @@ def test_values_in_paths_win_and_must_fit(spark, tmp_path):
 
 # --- tables with a log ---------------------------------------------------------------------------
 
+@pytest.mark.sweep
 def test_a_table_with_a_log_is_refused_unless_all_files_are_asked_for(spark, tmp_path):
     put(tmp_path, "day=1/a.parquet", id=[1])
     (tmp_path / "_delta_log").mkdir()
@@ -264,7 +260,7 @@ def test_a_table_with_a_log_is_refused_unless_all_files_are_asked_for(spark, tmp
     for action in (lambda: read(spark, tmp_path), lambda: read(spark, tmp_path / "day=1"),
                    with_schema.load(str(tmp_path)).collect,
                    lambda: read(spark, tmp_path, allFiles="false"),
-                   lambda: secure_bloom.spark.load(spark, str(tmp_path), [("id", "=", 1)])):
+                   lambda: secure_bloom.spark.read(spark, str(tmp_path), filters=[("id", "=", 1)])):
         message = failure(action)
         assert "this is a Delta Lake table" in message and 'format("delta")' in message
         assert "set option allFiles to true" in message
@@ -278,6 +274,7 @@ def test_a_table_with_a_log_is_refused_unless_all_files_are_asked_for(spark, tmp
 
 # --- other writers -------------------------------------------------------------------------------
 
+@sweep_where(lambda timestamps: timestamps != "INT96")
 @pytest.mark.parametrize("timestamps", ["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
 def test_files_of_sparks_own_writer(spark, tmp_path, timestamps):
     spark.conf.set("spark.sql.parquet.outputTimestampType", timestamps)
@@ -291,6 +288,32 @@ def test_files_of_sparks_own_writer(spark, tmp_path, timestamps):
     assert rows(read(spark, tmp_path / "t")) == rows(data)
 
 
+@sweep_where(lambda type_: type_ != "DATE")
+@pytest.mark.parametrize("type_", ["INT96", "TIMESTAMP_MICROS", "DATE"])
+def test_old_values_of_sparks_legacy_calendar_are_refused(spark, tmp_path, type_):
+    """Our reader would return other days, or find none of them."""
+    modes = {f"spark.sql.parquet.{name}RebaseModeInWrite": "LEGACY"
+             for name in ("datetime", "int96")}
+    kind = "date" if type_ == "DATE" else "timestamp"
+    with settings(spark, {**modes, "spark.sql.parquet.outputTimestampType":
+                          "INT96" if type_ == "INT96" else "TIMESTAMP_MICROS"}):
+        for year in ("2024", "1500"):
+            frame = spark.sql(f"select {kind}'{year}-01-01' as d, array({kind}'{year}-01-01') l, "
+                              "1 as id")
+            frame.coalesce(1).write.parquet(str(tmp_path / year))
+    assert rows(read(spark, tmp_path / "2024")) == rows(
+        spark.read.parquet(str(tmp_path / "2024")))
+    for columns in ("d", "l"):
+        message = failure(read(spark, tmp_path / "1500", columns=columns).collect)
+        assert "native.read_options" in message and f"column {columns}" in message
+    day = datetime.date(1500, 1, 1)
+    old = day if kind == "date" else datetime.datetime(1500, 1, 1, tzinfo=datetime.UTC)
+    found = secure_bloom.spark.read(spark, tmp_path / "1500", filters=[("d", "=", old)])
+    assert "native.read_options" in failure(found.collect)
+    assert rows(read(spark, tmp_path / "1500", columns="id")) == ["Row(id=1)"]
+
+
+@sweep_where(lambda mode: mode not in ("plain", "tools"))
 @pytest.mark.parametrize("mode", ["plain", "tools", "tools uniform", "tools plaintext footer"])
 def test_files_of_parquet_java(spark, tmp_path, parquet_java, mode):
     keys = java_examples.MODES[mode]
@@ -299,14 +322,14 @@ def test_files_of_parquet_java(spark, tmp_path, parquet_java, mode):
     keyring = Keyring.create(tmp_path / "keyring.json")
     for name, key in java_examples.MASTER_KEYS.items():
         keyring.add(name, key)
-    frame = read(spark, tmp_path / "t", keyring=str(keyring.path))
+    frame = read(spark, tmp_path / "t", keys=str(keyring.path))
     assert dict(frame.dtypes)["moment"] == "timestamp"
     found = frame.orderBy("id").collect()
     assert [row.id for row in found] == [row["id"] for row in java_examples.ROWS]
     assert [row.name and row.name.encode() for row in found] == [
         row["name"] for row in java_examples.ROWS]
-    one = secure_bloom.spark.load(spark, str(tmp_path / "t"), [("name", "=", "näme 5")],
-                                  keyring=str(keyring.path))
+    one = secure_bloom.spark.read(spark, str(tmp_path / "t"), filters=[("name", "=", "näme 5")],
+                                  keys=str(keyring.path))
     assert [row.id for row in one.collect()] == [2**62 + 5]
 
 
@@ -351,8 +374,8 @@ def test_keys_are_unwrapped_once_in_a_process(keyring, tmp_path, monkeypatch):
     monkeypatch.setattr(Keyring, "unwrap_key", lambda self, wrapped, name: calls.append(name)
                         or InMemoryKms.unwrap_key(self, wrapped, name))
     wrapped = keyring.wrap_key(b"k" * 16, "pii")
-    by_path = {"path": str(tmp_path), "keyring": str(keyring.path)}
-    by_uri = {"path": str(tmp_path), "kms": f"keyring:{keyring.path}"}
+    by_path = {"path": str(tmp_path), "keys": str(keyring.path)}
+    by_uri = {"path": str(tmp_path), "keys": f"keyring:{keyring.path}"}
     for options in (by_path, by_uri, by_path):
         assert Folder(Options(options)).keys().unwrap_key(wrapped, "pii") == b"k" * 16
     assert calls == ["pii"]

@@ -8,13 +8,13 @@ from pyspark.sql import types as T
 
 import secure_bloom
 from secure_bloom import EncryptionConfiguration
-from secure_bloom.errors import KeyAccessError
+from secure_bloom.errors import KeyAccessError, OptionError
 from secure_bloom.keys import InMemoryKms
-from secure_bloom.spark.options.options import OptionError, Options
+from secure_bloom.spark.options.options import Options
 from secure_bloom.spark.reading.folder import Folder
 from secure_bloom.spark.reading.reader import SecureParquetReader
 from tests.forging import plaintext_file, stripped
-from tests.spark.helpers import people, read, uses_spark, visible, write
+from tests.spark.helpers import failure, people, read, uses_spark, visible, write
 from tests.tiers import sweep_where
 
 pytestmark = uses_spark
@@ -25,15 +25,9 @@ MARKED = T.StructType([T.StructField("ssn", T.StringType(), True, {"secure_bloom
                        T.StructField("city", T.StringType())])
 
 
-def failure(action) -> str:
-    with pytest.raises(Exception) as caught:
-        action()
-    return str(caught.value)
-
-
 def put(folder, name, keyring, columns, table=TABLE, footer="footer", key="pii", **options):
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
-    secure_bloom.write_table(table, folder / name, bloom_filters={"ssn": True}, kms=keyring,
+    secure_bloom.write_table(table, folder / name, bloom_filters={"ssn": True}, keys=keyring,
                              encryption=EncryptionConfiguration(footer, {key: columns}),
                              row_group_size=1, **options)
 
@@ -46,12 +40,12 @@ def folder(spark, tmp_path, encrypted):
 
 
 def test_what_is_encrypted_is_read(spark, folder, keyring):
-    options = {"keyring": str(keyring.path)}
+    options = {"keys": str(keyring.path)}
     for required in ("ssn", " SSN ", "pii: ssn", "false"):
         frame = read(spark, folder, **options, **{REQUIRE: required})
         assert frame.count() == 4 and frame.where("ssn = 'ssn-3'").count() == 1
         assert read(spark, folder, **options, columns="id", **{REQUIRE: required}).count() == 4
-    found = secure_bloom.spark.load(spark, str(folder), [("ssn", "=", "ssn-3")], **options,
+    found = secure_bloom.spark.read(spark, str(folder), filters=[("ssn", "=", "ssn-3")], **options,
                                     **{REQUIRE: "pii: ssn"})
     assert found.count() == 1
     write(people(spark, 4), folder, mode="overwrite", **options,
@@ -60,20 +54,20 @@ def test_what_is_encrypted_is_read(spark, folder, keyring):
         assert read(spark, folder, **options, **{REQUIRE: required}).count() == 4
 
 
-@pytest.mark.parametrize(("required", "words"), [
-    ("true", "row group 0, column city: the column is not encrypted"),
-    ("city, ssn", "row group 0, column city: the column is not encrypted"),
-    ("money: ssn", "row group 0, column ssn: the column is encrypted under master key 'pii'"),
-    ("snn", "option require.encryption: there is no column 'snn'"),
-    ("pii: ssn; money: SSN", "option require.encryption: require_encryption names two master keys"),
-    ("ssn;", "option require.encryption: it must have the form"),
-    ("pii: ssn; money: ssn", "option require.encryption: it must have the form")])
-def test_what_is_not_as_demanded_is_refused_on_the_driver(spark, folder, keyring, required, words):
-    assert words in failure(lambda: read(spark, folder, keyring=str(keyring.path),
-                                         **{REQUIRE: required}))
+def test_what_is_not_as_demanded_is_refused_on_the_driver(folder, keyring):
+    for required, words in (
+            ("true", "row group 0, column city: the column is not encrypted"),
+            ("city, ssn", "row group 0, column city: the column is not encrypted"),
+            ("money: ssn", "column ssn: the column is encrypted under master key 'pii'"),
+            ("snn", "option require.encryption: there is no column 'snn'"),
+            ("pii: ssn; money: SSN", "option require.encryption: require_encryption names two"),
+            ("ssn;", "option require.encryption: it must have the form"),
+            ("pii: ssn; money: ssn", "option require.encryption: it must have the form")):
+        assert words in failure(lambda required=required: Folder(Options(
+            {"path": str(folder), "keys": str(keyring.path), REQUIRE: required})).schema())
 
 
-@sweep_where(lambda required, **_: required == "ssn")
+@sweep_where(lambda required, columns: required == "ssn" or "ssn" in columns)
 @pytest.mark.parametrize("required", ["true", "ssn", "pii: ssn"])
 @pytest.mark.parametrize("columns", [["ssn", "city", "id"], ["city", "id"]], ids=str)
 def test_a_plaintext_file_in_the_place_of_another(spark, folder, keyring, required, columns):
@@ -83,7 +77,7 @@ def test_a_plaintext_file_in_the_place_of_another(spark, folder, keyring, requir
         put(folder, "0.parquet", keyring, ["ssn", "city", "id"])
     last = folder / visible(folder)[-1]
     last.write_bytes(plaintext_file(TABLE.select(columns), []))
-    options = {"keyring": str(keyring.path)}
+    options = {"keys": str(keyring.path)}
     assert read(spark, folder, **options, mergeSchema="true").count() > 0
     for frame in (read(spark, folder, **options, **{REQUIRE: required}),
                   read(spark, folder, **options, **{REQUIRE: required}, columns="id")):
@@ -91,12 +85,13 @@ def test_a_plaintext_file_in_the_place_of_another(spark, folder, keyring, requir
         assert last.name in message and "the file is not encrypted" in message
 
 
+@pytest.mark.sweep
 def test_one_row_group_that_is_stripped(spark, tmp_path, keyring):
     put(tmp_path / "t", "a.parquet", keyring, ["ssn"])
     put(tmp_path / "t", "b.parquet", keyring, ["ssn"])
     path = tmp_path / "t" / "b.parquet"
     path.write_bytes(stripped(path.read_bytes(), keyring, "ssn", [1]))
-    frame = read(spark, tmp_path / "t", keyring=str(keyring.path), **{REQUIRE: "ssn"})
+    frame = read(spark, tmp_path / "t", keys=str(keyring.path), **{REQUIRE: "ssn"})
     message = failure(frame.select("id").collect)
     assert "b.parquet, row group 1, column ssn: the column is not encrypted" in message
 
@@ -105,9 +100,9 @@ def test_a_column_under_a_name_in_other_case(spark, tmp_path, keyring):
     """Spark would take it for the same column."""
     put(tmp_path / "t", "a.parquet", keyring, ["ssn"])
     table = TABLE.rename_columns(["SSN", "city", "id"])
-    secure_bloom.write_table(table, tmp_path / "t" / "b.parquet", bloom_filters={}, kms=keyring,
+    secure_bloom.write_table(table, tmp_path / "t" / "b.parquet", bloom_filters={}, keys=keyring,
                              encryption=EncryptionConfiguration("footer", {"pii": ["city"]}))
-    frame = read(spark, tmp_path / "t", keyring=str(keyring.path), mergeSchema="false",
+    frame = read(spark, tmp_path / "t", keys=str(keyring.path), mergeSchema="false",
                  **{REQUIRE: "ssn"})
     assert "b.parquet, row group 0, column SSN: the column is not encrypted" in failure(
         frame.collect)
@@ -115,7 +110,7 @@ def test_a_column_under_a_name_in_other_case(spark, tmp_path, keyring):
 
 def test_a_column_whose_values_are_in_the_paths(spark, tmp_path, keyring):
     put(tmp_path / "t", "ssn=x/a.parquet", keyring, ["ssn"])
-    options = {"keyring": str(keyring.path)}
+    options = {"keys": str(keyring.path)}
     assert read(spark, tmp_path / "t", **options).first().ssn == "x"  # the attack
     assert "from the path" in failure(
         lambda: read(spark, tmp_path / "t", **options, **{REQUIRE: "ssn"}))
@@ -123,9 +118,10 @@ def test_a_column_whose_values_are_in_the_paths(spark, tmp_path, keyring):
     assert "from the path" in failure(given.load(str(tmp_path / "t")).collect)
 
 
+@pytest.mark.sweep
 def test_a_column_that_only_names_of_folders_have(spark, tmp_path, keyring):
     put(tmp_path / "t", "COUNTRY=Evil/a.parquet", keyring, ["ssn"])
-    options = {"keyring": str(keyring.path)}
+    options = {"keys": str(keyring.path)}
     assert read(spark, tmp_path / "t", **options, **{REQUIRE: "ssn"}).first().COUNTRY == "Evil"
     for required in ({REQUIRE: "country"}, {REQUIRE: "pii: country"},
                      {"policy": "sensitive = ['country']\n"}):
@@ -133,13 +129,14 @@ def test_a_column_that_only_names_of_folders_have(spark, tmp_path, keyring):
             lambda required=required: read(spark, tmp_path / "t", **options, **required))
 
 
+@pytest.mark.sweep
 def test_columns_that_the_schema_marks_are_demanded(spark, folder, keyring):
     def given(schema, **options):
         return spark.read.format("secure_parquet").schema(schema).options(
-            keyring=str(keyring.path), **options).load(str(folder))
+            keys=str(keyring.path), **options).load(str(folder))
 
     assert given(MARKED).count() == 4
-    assert given(read(spark, folder, keyring=str(keyring.path)).schema).count() == 4
+    assert given(read(spark, folder, keys=str(keyring.path)).schema).count() == 4
     put(folder, "other-key.parquet", keyring, ["ssn"], key="money")
     assert given(MARKED).count() == 6
     demanding = given(MARKED, **{REQUIRE: "pii:ssn"})
@@ -152,6 +149,7 @@ def test_columns_that_the_schema_marks_are_demanded(spark, folder, keyring):
     assert "there is no column 'id'" in failure(given(MARKED, **{REQUIRE: "id"}).collect)
 
 
+@pytest.mark.sweep
 def test_fields_that_the_schema_marks_are_demanded(spark, tmp_path, keyring):
     table = pa.table({"home": [{"street": "s", "zip": 1}], "tags": [["t"]]})
     home = T.StructType([
@@ -159,12 +157,12 @@ def test_fields_that_the_schema_marks_are_demanded(spark, tmp_path, keyring):
         T.StructField("zip", T.LongType())])
     tags = T.StructField("tags", T.ArrayType(T.StringType()), True, {"secure_bloom.key": "pii"})
     schema = T.StructType([T.StructField("home", home), tags])
-    given = spark.read.format("secure_parquet").schema(schema).option("keyring", str(keyring.path))
+    given = spark.read.format("secure_parquet").schema(schema).option("keys", str(keyring.path))
     for name, columns, missing in [
             ("a", ["home.street", "tags.list.element"], None), ("b", ["home"], "tags.list.element"),
             ("c", ["home.zip", "tags"], "home.street")]:
         secure_bloom.write_table(table, tmp_path / f"{name}.parquet", bloom_filters={},
-                                 kms=keyring, encryption=EncryptionConfiguration(
+                                 keys=keyring, encryption=EncryptionConfiguration(
                                      "footer", {"pii": columns}))
         frame = given.load(str(tmp_path / f"{name}.parquet"))
         if missing is None:
@@ -175,7 +173,7 @@ def test_fields_that_the_schema_marks_are_demanded(spark, tmp_path, keyring):
 
 def test_a_demand_goes_to_the_tasks(tmp_path, keyring):
     put(tmp_path / "t", "a.parquet", keyring, ["ssn"])
-    options = {"path": str(tmp_path / "t"), "keyring": str(keyring.path), REQUIRE: "money: ssn"}
+    options = {"path": str(tmp_path / "t"), "keys": str(keyring.path), REQUIRE: "money: ssn"}
     reader = SecureParquetReader(Folder(Options(options)), MARKED)
     reader = pickle.loads(pickle.dumps(reader))
     [task] = reader.partitions()

@@ -109,7 +109,7 @@ def test_random_filters_of_load(spark, data):
         ("=", 0.0), ("in", [-0.0]), ("in", [nan, None]), ("<=>", nan), (">", 5.0), ("<", nan),
         (">=", nan), ("in", [0.0, *map(float, range(100, 120))]), ("in", [])]]
     filters += [random_filter(draw) for _ in range(11)]
-    parts = [secure_bloom.spark.load(spark, folder, one)
+    parts = [secure_bloom.spark.read(spark, folder, filters=one)
              .agg(F.sort_array(F.collect_list("row")).alias("rows"))
              .select(F.lit(number).alias("n"), "rows") for number, one in enumerate(filters)]
     for number, found in reduce(lambda a, b: a.union(b), parts).collect():
@@ -133,16 +133,18 @@ def test_views_at_every_depth_are_read(spark, tmp_path):
     found = whole.toArrow().select(["text", "raw", "list", "struct"]).to_pylist()
     assert found == table.select(["text", "raw", "list", "struct"]).to_pylist()
     assert [dict(row["map"]) for row in whole.collect()] == [{str(text): text} for text in rows]
-    one = secure_bloom.spark.load(spark, tmp_path, [("text", "=", "a"), ("struct.x", ">=", "a")])
+    one = secure_bloom.spark.read(spark, tmp_path,
+                                  filters=[("text", "=", "a"), ("struct.x", ">=", "a")])
     assert [row["text"] for row in one.collect()] == ["a"]
 
 
+@pytest.mark.sweep
 def test_values_of_numpy_and_arrow_can_be_asked_for(spark, data):
     rows, folder = data
     wanted = [row["row"] for row in rows if row["c0"] == 5]
     for value in (np.int8(5), np.int64(5), pa.scalar(5, pa.int16())):
         for filters in ([("c0", "=", value)], [("c0", "in", [value, np.int32(77)])]):
-            found = secure_bloom.spark.load(spark, folder, filters).select("row").collect()
+            found = secure_bloom.spark.read(spark, folder, filters=filters).select("row").collect()
             assert sorted(row["row"] for row in found) == wanted
     assert Decimal("5.00") in DOMAINS["c7"].values
 
@@ -169,6 +171,7 @@ def nulls(tmp_path_factory):
     return folder
 
 
+@pytest.mark.sweep
 def test_a_value_that_spark_turns_into_null_finds_the_null_rows(spark, nulls):
     """Spark's own answer to each condition, from the rows that it reads without filters."""
     filters = [[(column, op, value)] for column, values in OTHER_KINDS.items()
@@ -179,7 +182,7 @@ def test_a_value_that_spark_turns_into_null_finds_the_null_rows(spark, nulls):
                                                                  F.col("row"))))
                               for one in filters]).collect()
         whole.unpersist()
-        parts = [secure_bloom.spark.load(spark, nulls, one, mergeSchema="true")
+        parts = [secure_bloom.spark.read(spark, nulls, filters=one, mergeSchema="true")
                  .agg(F.sort_array(F.collect_list("row")).alias("rows"))
                  .select(F.lit(number).alias("n"), "rows") for number, one in enumerate(filters)]
         for number, found in reduce(lambda a, b: a.union(b), parts).collect():

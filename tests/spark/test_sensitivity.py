@@ -12,7 +12,7 @@ import secure_bloom
 from secure_bloom import ParquetFile
 from secure_bloom.spark.schema.merging import merge, with_partitions
 from secure_bloom.spark.schema.sensitivity import mark, unite
-from tests.spark.helpers import PLAINTEXT, people, read, uses_spark, visible, write
+from tests.spark.helpers import PLAINTEXT, failure, people, read, uses_spark, visible, write
 
 pytestmark = uses_spark
 
@@ -22,12 +22,6 @@ PII = {KEY: "pii"}
 
 def keys(schema: T.StructType) -> dict:
     return {field.name: field.metadata.get(KEY) for field in schema if KEY in field.metadata}
-
-
-def failure(action) -> str:
-    with pytest.raises(Exception) as caught:
-        action()
-    return str(caught.value)
 
 
 @pytest.fixture
@@ -41,7 +35,7 @@ def put(folder, name, keyring=None, columns=None, **values):
     folder.mkdir(exist_ok=True)
     encryption = EncryptionConfiguration("footer", column_keys=columns) if columns else None
     secure_bloom.write_table(pa.table(values), folder / name, bloom_filters={},
-                             encryption=encryption, kms=keyring if columns else None)
+                             encryption=encryption, keys=keyring if columns else None)
 
 
 # --- the metadata of a schema --------------------------------------------------------------------
@@ -95,7 +89,7 @@ def test_metadata_of_several_files_is_united():
 
 def test_a_column_encrypted_by_options_stays_sensitive(spark, tmp_path, keyring, encrypted):
     write(people(spark, 3), tmp_path / "one", **encrypted)
-    back = read(spark, tmp_path / "one", keyring=encrypted["keyring"])
+    back = read(spark, tmp_path / "one", keys=encrypted["keys"])
     assert keys(back.schema) == {"ssn": "pii"}
     message = failure(lambda: write(back, tmp_path / "two", **PLAINTEXT))
     assert "option plaintext: it contradicts metadata secure_bloom.key of column ssn" in message
@@ -105,17 +99,18 @@ def test_a_column_encrypted_by_options_stays_sensitive(spark, tmp_path, keyring,
     assert "partition_by: column ssn is sensitive" in failure(
         lambda: write(back, tmp_path / "two", **encrypted, partition_by="ssn"))
     assert visible(tmp_path / "two") == []
-    footer = {"keyring": str(keyring.path), "parquet.encryption.footer.key": "footer"}
+    footer = {"keys": str(keyring.path), "parquet.encryption.footer.key": "footer"}
     write(back, tmp_path / "two", **footer)
-    assert keys(read(spark, tmp_path / "two", keyring=str(keyring.path)).schema) == {"ssn": "pii"}
+    assert keys(read(spark, tmp_path / "two", keys=str(keyring.path)).schema) == {"ssn": "pii"}
 
 
+@pytest.mark.sweep
 def test_a_copy_that_is_public_on_purpose(spark, tmp_path, keyring):
-    options = {"keyring": str(keyring.path), "parquet.encryption.footer.key": "footer",
+    options = {"keys": str(keyring.path), "parquet.encryption.footer.key": "footer",
                "parquet.encryption.column.keys": "pii: ssn, home"}
     frame = people(spark, 3).selectExpr("ssn", "named_struct('city', city) as home")
     write(frame, tmp_path / "one", **options)
-    back = read(spark, tmp_path / "one", keyring=str(keyring.path))
+    back = read(spark, tmp_path / "one", keys=str(keyring.path))
     assert keys(back.schema["home"].dataType) == {"city": "pii"}
     public = back.withMetadata("ssn", {})
     assert "of column home.city" in failure(lambda: write(public, tmp_path / "two", **PLAINTEXT))
@@ -128,27 +123,29 @@ def test_a_copy_that_is_public_on_purpose(spark, tmp_path, keyring):
 
 
 def test_a_key_for_the_whole_file_marks_nothing(spark, folder, keyring):
-    write(people(spark, 3), folder, keyring=str(keyring.path),
+    write(people(spark, 3), folder, keys=str(keyring.path),
           **{"parquet.encryption.uniform.key": "money"})
-    assert keys(read(spark, folder, keyring=str(keyring.path)).schema) == {}
+    assert keys(read(spark, folder, keys=str(keyring.path)).schema) == {}
 
 
+@pytest.mark.sweep
 def test_a_file_without_rows_tells_as_well(spark, folder, encrypted):
     write(people(spark).where("id < 0"), folder, **encrypted)
     [name] = visible(folder)
     os.rename(folder / name, folder / "a.parquet")
     write(people(spark, 3), folder, **encrypted)
-    back = read(spark, folder, keyring=encrypted["keyring"])
+    back = read(spark, folder, keys=encrypted["keys"])
     assert keys(back.schema) == {"ssn": "pii"}
     assert back.count() == 3
 
 
 # --- files that differ ---------------------------------------------------------------------------
 
+@pytest.mark.sweep
 def test_a_column_that_is_sensitive_in_the_second_file_only(spark, folder, keyring):
     put(folder, "a.parquet", ssn=["x"], id=[1])
     put(folder, "b.parquet", keyring, {"pii": ["SSN"]}, SSN=["secret"], id=[2])
-    options = {"keyring": str(keyring.path)}
+    options = {"keys": str(keyring.path)}
     merged = read(spark, folder, **options, mergeSchema="true")
     assert keys(merged.schema) == {"ssn": "pii"}
     assert merged.count() == 2
@@ -170,22 +167,23 @@ def test_a_field_of_a_struct_is_marked_for_all_files(spark, folder, keyring):
     for name in ("a.parquet", "b.parquet"):
         put(folder, name, keyring, {"pii": ["s.x", "l.list.element.y"]},
             s=[{"x": "1", "z": 1}], l=[[{"y": "2"}]])
-    back = read(spark, folder, keyring=str(keyring.path))
+    back = read(spark, folder, keys=str(keyring.path))
     assert keys(back.schema["s"].dataType) == {"x": "pii"}
     assert keys(back.schema["l"].dataType.elementType) == {"y": "pii"}
     assert back.count() == 2
     put(folder, "c.parquet", keyring, {"pii": ["s.z"]}, s=[{"x": "1", "z": 1}], l=[[]])
     assert "c.parquet, column s.z: it is encrypted" in failure(
-        read(spark, folder, keyring=str(keyring.path)).collect)
+        read(spark, folder, keys=str(keyring.path)).collect)
 
 
+@pytest.mark.sweep
 def test_after_a_change_of_keys_a_folder_can_be_read_but_not_copied_blindly(spark, folder,
                                                                             keyring):
     put(folder, "a.parquet", keyring, {"pii": ["ssn"]}, ssn=["x"])
     put(folder, "b.parquet", keyring, {"money": ["ssn"]}, ssn=["y"])
-    merged = read(spark, folder, keyring=str(keyring.path), mergeSchema="true")
+    merged = read(spark, folder, keys=str(keyring.path), mergeSchema="true")
     assert sorted(row.ssn for row in merged.collect()) == ["x", "y"]
-    options = {"keyring": str(keyring.path), "parquet.encryption.footer.key": "footer"}
+    options = {"keys": str(keyring.path), "parquet.encryption.footer.key": "footer"}
     assert "column ssn: the files that it was read from have different master keys: pii, money" in \
         failure(lambda: write(merged, folder / "_copy", **options))
     write(merged.withMetadata("ssn", PII), folder / "_copy", **options)

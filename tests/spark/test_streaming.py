@@ -2,14 +2,12 @@
 
 import os
 import shutil
-import subprocess
-import sys
 import time
 
 import pytest
 
 from secure_bloom import ParquetFile, read_table
-from tests.spark.helpers import PLAINTEXT, QUICK_JVM, uses_spark, visible
+from tests.spark.helpers import PLAINTEXT, own_spark, uses_spark, visible
 
 pytestmark = uses_spark
 
@@ -66,6 +64,7 @@ def test_every_batch_once_also_when_spark_repeats_it(stream):
     assert os.listdir(os.path.join(stream.folder, "_staging")) == ["generation"]
 
 
+@pytest.mark.sweep
 def test_a_new_checkpoint_in_the_same_place_is_another_query(stream):
     stream.add((0, 10))
     stream.run()
@@ -74,6 +73,7 @@ def test_a_new_checkpoint_in_the_same_place_is_another_query(stream):
     assert stream.ids() == sorted([*range(10)] * 2)
 
 
+@pytest.mark.sweep
 def test_two_queries_into_one_folder(stream, tmp_path):
     stream.add((0, 10))
     stream.run()
@@ -81,6 +81,7 @@ def test_two_queries_into_one_folder(stream, tmp_path):
     assert stream.ids() == sorted([*range(10)] * 2)
 
 
+@pytest.mark.sweep
 def test_complete_mode_replaces(stream):
     stream.add((0, 10), (5, 15))
     stream.run(mode="complete", change=lambda frame: frame.groupBy("id").count())
@@ -109,6 +110,7 @@ def test_bad_options_stop_the_query(stream):
     assert visible(stream.folder) == []
 
 
+@pytest.mark.sweep
 def test_a_continuous_trigger_notes_no_epoch_whose_rows_would_be_lost(stream):
     query = (stream.spark.readStream.format("rate").option("rowsPerSecond", "20")
              .option("numPartitions", "2").load()
@@ -130,6 +132,7 @@ def test_a_continuous_trigger_notes_no_epoch_whose_rows_would_be_lost(stream):
     assert visible(stream.folder) == []
 
 
+@pytest.mark.sweep
 def test_a_folder_is_not_read_as_a_stream(stream, tmp_path):
     stream.add((0, 10))
     stream.run()
@@ -141,6 +144,7 @@ def test_a_folder_is_not_read_as_a_stream(stream, tmp_path):
     assert "Traceback" not in str(caught.value)
 
 
+@pytest.mark.sweep
 def test_foreach_batch_writes_a_repeated_batch_again(stream):
     stream.add((0, 10))
     calls = []
@@ -164,6 +168,7 @@ def test_foreach_batch_writes_a_repeated_batch_again(stream):
     assert stream.ids() == sorted([*range(10)] * 2)
 
 
+@pytest.mark.sweep
 def test_spark_ignores_partition_by_of_a_stream(stream):
     stream.add((0, 10))
     frame = stream.spark.readStream.schema("id bigint").parquet(stream.source)
@@ -173,6 +178,7 @@ def test_spark_ignores_partition_by_of_a_stream(stream):
     assert all(name.endswith(".parquet") for name in visible(stream.folder))
 
 
+@pytest.mark.sweep
 def test_s3(stream, s3, tmp_path):
     stream.add((0, 10), (10, 20))
     name = f"{tmp_path.name}-stream"
@@ -185,16 +191,12 @@ def test_s3(stream, s3, tmp_path):
 
 # The process dies before or after the commit point of batch 1.
 DYING = """
-import os, signal, sys
-from pyspark.sql import SparkSession
+import signal
 from secure_bloom.spark import source
 from secure_bloom.storage import commit
 from secure_bloom.spark.writing import streaming
 
-folder, out, checkpoint, moment, jvm = sys.argv[1:]
-spark = (SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-         .config("spark.driver.host", "127.0.0.1").config("spark.log.level", "OFF")
-         .config("spark.driver.extraJavaOptions", jvm).getOrCreate())
+folder, out, checkpoint, moment = sys.argv[1:]
 driver = [os.getpid(), spark.sparkContext._gateway.proc.pid]
 
 class Job(commit.Job):
@@ -233,10 +235,7 @@ frame = spark.readStream.schema("id bigint").option("maxFilesPerTrigger", "1").p
 @pytest.mark.sweep
 def test_a_driver_that_is_killed_in_a_commit(stream, tmp_path, moment):
     stream.add((0, 10), (10, 20), (20, 30))
-    result = subprocess.run(
-        [sys.executable, "-c", DYING, stream.source, stream.folder, stream.checkpoint, moment,
-         QUICK_JVM], env=os.environ | {"PYSPARK_PYTHON": sys.executable}, timeout=300,
-        capture_output=True, text=True)
+    result = own_spark(DYING, stream.source, stream.folder, stream.checkpoint, moment)
     assert result.returncode == -9, result.stderr
     assert stream.ids() == list(range(10 if moment == "before" else 20))
     stream.run()

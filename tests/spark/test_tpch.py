@@ -39,14 +39,14 @@ def test_point_queries_find_what_plain_spark_finds(spark, tpch, keyring, tmp_pat
     columns = ASKED[name]
     sensitive = ", ".join(column for column, is_sensitive in columns.items() if is_sensitive)
     folder = tmp_path / name
-    write(source.repartition(3), folder, keyring=str(keyring.path), row_group_size="5000",
+    write(source.repartition(3), folder, keys=str(keyring.path), row_group_size="5000",
           **{"parquet.encryption.footer.key": "footer",
              "parquet.encryption.column.keys": f"pii: {sensitive}"},
           **{f"parquet.bloom.filter.enabled#{column}": "true" for column in columns})
 
     def encrypted(column: str, value) -> DataFrame:
-        return secure_bloom.spark.load(spark, str(folder), [(column, "=", value)],
-                                       keyring=str(keyring.path))
+        return secure_bloom.spark.read(spark, str(folder), filters=[(column, "=", value)],
+                                       keys=str(keyring.path))
 
     def plain(column: str, value) -> DataFrame:
         return source.where(F.col(column) == F.lit(value))

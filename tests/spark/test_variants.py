@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import types as T
 
 import secure_bloom.spark
-from secure_bloom import EncryptionConfiguration
+from secure_bloom.spark import native
 from tests.spark.helpers import uses_spark
 
 pytestmark = uses_spark
@@ -21,6 +21,7 @@ def frame(spark):
     return spark.range(6).selectExpr(*columns).coalesce(1)
 
 
+@pytest.mark.sweep
 def test_shredded_variants_are_refused_not_read_without_their_values(spark, frame, tmp_path):
     frame.write.parquet(str(tmp_path / "x"))  # with Spark's defaults
     if "typed_value" not in str(secure_bloom.dataset(str(tmp_path / "x")).schema):
@@ -30,18 +31,24 @@ def test_shredded_variants_are_refused_not_read_without_their_values(spark, fram
         for given in (None, schema):
             reader = spark.read.format("secure_parquet").options(**options)
             reader = reader if given is None else reader.schema(given)
-            with pytest.raises(Exception, match=r"shredded|does not have this field"):
+            with pytest.raises(Exception, match=r"native\.read_options|does not have this "
+                                                "field"):
                 reader.load(str(tmp_path / "x")).selectExpr("to_json(v)").collect()
 
 
-def test_auto_leaves_variants_to_python_tasks(native_spark, tmp_path, keyring):
-    if VariantType is None:
-        pytest.skip("this Spark has no variants")
-    secure_bloom.spark.register(native_spark)
-    own = native_spark.range(6).selectExpr("id", f"{OBJECT} as v")
-    chosen = secure_bloom.spark.write(
-        own, tmp_path / "y", keys=str(keyring.path),
-        encryption=EncryptionConfiguration("footer", {"pii": ["id"]}))
-    assert chosen.name == "python" and "variants" in chosen.reason
-    back = secure_bloom.spark.read(native_spark, tmp_path / "y", keys=str(keyring.path))
+def test_variants_that_we_write_are_read(spark, frame, tmp_path):
+    secure_bloom.spark.write(frame, tmp_path / "y", plaintext=True)
+    back = secure_bloom.spark.read(spark, tmp_path / "y")
+    assert {row.a for row in back.selectExpr("v:a::int as a").collect()} == set(range(6))
+
+
+@pytest.mark.sweep
+def test_shredded_variants_are_read_as_the_error_says(native_spark, frame, tmp_path, keyring):
+    session = native_spark
+    encryption = secure_bloom.EncryptionConfiguration("footer", {"pii": ["id"]})
+    own = session.range(6).selectExpr("id", f"{OBJECT} as v")
+    own.write.options(**native.write_options(encryption=encryption, keys=keyring)).parquet(
+        str(tmp_path / "z"))
+    options = native.read_options(str(tmp_path / "z"), keyring)
+    back = session.read.options(**options).parquet(str(tmp_path / "z"))
     assert {row.a for row in back.selectExpr("v:a::int as a").collect()} == set(range(6))

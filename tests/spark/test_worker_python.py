@@ -16,18 +16,13 @@ import secure_bloom
 from secure_bloom import write_table
 from secure_bloom.spark import worker_python
 from secure_bloom.spark.worker_python import fitting_python
-from tests.spark.helpers import QUICK_JVM
+from tests.spark.helpers import own_spark
 from tests.support import run_python
 
 PROGRAM = """
-import sys
-from pyspark.sql import SparkSession
 import secure_bloom.spark
 
-python, folder, jvm = sys.argv[1:]
-spark = (SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-         .config("spark.log.level", "OFF").config("spark.driver.host", "127.0.0.1")
-         .config("spark.driver.extraJavaOptions", jvm).getOrCreate())
+python, folder = sys.argv[1:]
 secure_bloom.spark.register(spark)
 writer = spark.range(5).write.format("secure_parquet").option("plaintext", "true")
 writer.mode("append").save(folder)
@@ -68,9 +63,8 @@ def program(path, text) -> str:
 @pytest.mark.spark
 @pytest.mark.sweep
 def test_a_bare_python_of_the_workers_does_not_matter(tmp_path, bare):
-    result = subprocess.run(
-        [sys.executable, "-c", PROGRAM, bare, str(tmp_path / "t"), QUICK_JVM],
-        capture_output=True, text=True, timeout=300, env=os.environ | {"PYSPARK_PYTHON": bare})
+    result = own_spark(PROGRAM, bare, tmp_path / "t", PYSPARK_PYTHON=bare, PYTHONPATH="",
+                       settings={"spark.master": "local[1]"})
     assert result.returncode == 0, result.stderr
 
 
@@ -86,6 +80,7 @@ def _pyspark_of_a_worker(spark) -> tuple[str, list[str]]:
     return row["file"], row["path"].split(os.pathsep)
 
 
+@pytest.mark.sweep
 @pytest.mark.spark
 def test_workers_import_the_pyspark_that_is_installed(spark):
     archive, others = _pyspark_of_a_worker(spark)  # of the user's own functions, as Spark starts it

@@ -5,7 +5,10 @@ import uuid
 import pytest
 
 from tests.storage.s3 import S3Server
-from tests.storage.stores import coarse_store, local_store, s3_store
+from tests.storage.stores import coarse_store, local_store, objects_store, s3_store
+
+#: for a few tests also a server
+ON_SERVER = pytest.mark.parametrize("store", ["local", "coarse", "objects", "s3"], indirect=True)
 
 
 @pytest.fixture(scope="session")
@@ -16,12 +19,14 @@ def s3():
     server.stop()
 
 
-@pytest.fixture(params=["local", "coarse", "s3"])
+@pytest.fixture(params=["local", "coarse", "objects"])
 def store(request, tmp_path, monkeypatch):
     if request.param == "local":
         return local_store(tmp_path, monkeypatch)
     if request.param == "coarse":
         return coarse_store(tmp_path)
+    if request.param == "objects":
+        return objects_store()
     return s3_store(request.getfixturevalue("s3"), uuid.uuid4().hex)
 
 

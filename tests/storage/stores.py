@@ -2,15 +2,19 @@
 
 import ctypes
 import os
+import random
 import threading
 from datetime import timedelta
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.storage import commit
+from secure_bloom.storage import ending
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import write_file
 from secure_bloom.storage.visibility import data_files
+from tests import tiers
+from tests.counting import CountingHandler
+from tests.storage.objects import Objects, new_objects
 from tests.storage.s3 import BUCKET
 
 _OPERATIONS = ("move", "delete_file", "delete_dir", "create_dir", "get_file_info",
@@ -116,15 +120,23 @@ class _Stream:
 
 
 class Store:
-    """A folder on a filesystem, with helpers for tests."""
+    """A folder on a filesystem, with helpers for tests.
 
-    def __init__(self, make, folder):
+    ``every``: of so many steps of a job one is tried, where each takes long.
+    """
+
+    def __init__(self, make, folder, every=1):
         self._make = make
         self.filesystem = make()
-        self.folder = folder
+        self.folder, self._every = folder, every
 
     def below(self, name):
-        return Store(self._make, f"{self.folder}/{name}")
+        return Store(self._make, f"{self.folder}/{name}", self._every)
+
+    def steps(self, first=1):
+        """Return numbers of steps, from the first on: all of them, or some that chance chooses."""
+        every = 1 if tiers.tier == "all" else self._every
+        return range(first + random.randrange(every), 300, every)
 
     def with_faults(self, faults, patch=None):
         """Make a filesystem with faults; those in functions of ``os`` last as long as the patch."""
@@ -178,8 +190,8 @@ class Store:
 
 
 def everything_is_stale(monkeypatch):
-    monkeypatch.setattr(commit, "STALE_AFTER", timedelta(days=-1))
-    monkeypatch.setattr(commit, "GRACE", timedelta(days=-1))
+    monkeypatch.setattr(ending, "STALE_AFTER", timedelta(days=-1))
+    monkeypatch.setattr(ending, "GRACE", timedelta(days=-1))
 
 
 def later_jobs(store, monkeypatch):
@@ -200,14 +212,22 @@ def local_store(folder, monkeypatch):
             original = getattr(os, name)
             (patch or monkeypatch).setattr(os, name, lambda *a, _o=original: faults.call(_o, *a))
         return faults.filesystem(pa_fs.LocalFileSystem)()
-    return Store(make, str(folder))
+    return Store(make, str(folder), every=3)
+
+
+def objects_store():
+    """Return a store in memory that behaves like S3."""
+    objects = new_objects()
+    def make(faults=None, patch=None):
+        return (Objects if faults is None else faults.filesystem(Objects))(objects)
+    return Store(make, f"{BUCKET}/table")
 
 
 def s3_store(server, folder):
     def make(faults=None, patch=None):
         cls = pa_fs.S3FileSystem if faults is None else faults.filesystem(pa_fs.S3FileSystem)
         return server.filesystem_of(cls)
-    return Store(make, f"{BUCKET}/{folder}")
+    return Store(make, f"{BUCKET}/{folder}", every=6)
 
 
 def coarse_store(folder):
@@ -215,62 +235,31 @@ def coarse_store(folder):
     def make(faults=None, patch=None):
         cls = pa_fs.PyFileSystem if faults is None else faults.filesystem(pa_fs.PyFileSystem)
         return cls(_Coarse())
-    return Store(make, str(folder))
+    return Store(make, str(folder), every=2)
 
 
-class _Coarse(pa_fs.FileSystemHandler):
+class _Coarse(CountingHandler):
     """A local filesystem that does not identify itself as local."""
 
     def __init__(self):
-        self._local = pa_fs.LocalFileSystem()
+        super().__init__("coarse")
+        self.delete_dir, self.delete_file = self._local.delete_dir, self._local.delete_file
+        self.move = self._local.move
 
     def __eq__(self, other):
         return isinstance(other, _Coarse)
 
-    def get_type_name(self):
-        return "coarse"
-
     def get_file_info(self, paths):
-        return [_with_time(info, 10**9) for info in self._local.get_file_info(paths)]
+        return [_with_time(info, 10**9) for info in super().get_file_info(paths)]
 
     def get_file_info_selector(self, selector):
-        return [_with_time(info, 10**6) for info in self._local.get_file_info(selector)]
-
-    def normalize_path(self, path):
-        return path
+        return [_with_time(info, 10**6) for info in super().get_file_info_selector(selector)]
 
     def create_dir(self, path, recursive):
         self._local.create_dir(path, recursive=recursive)
 
-    def delete_dir(self, path):
-        self._local.delete_dir(path)
-
-    def delete_dir_contents(self, path, missing_dir_ok=False):
-        raise NotImplementedError
-
-    def delete_root_dir_contents(self):
-        raise NotImplementedError
-
-    def delete_file(self, path):
-        self._local.delete_file(path)
-
-    def move(self, src, dest):
-        self._local.move(src, dest)
-
-    def copy_file(self, src, dest):
-        raise NotImplementedError
-
-    def open_input_stream(self, path):
-        return self._local.open_input_stream(path)
-
-    def open_input_file(self, path):
-        return self._local.open_input_file(path)
-
     def open_output_stream(self, path, metadata):
         return self._local.open_output_stream(path)
-
-    def open_append_stream(self, path, metadata):
-        raise NotImplementedError
 
 
 def _with_time(info, unit):

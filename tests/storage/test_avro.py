@@ -82,6 +82,7 @@ def deflated(data: bytes) -> bytes:
     return zlib.compress(data, wbits=-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fields", [1, 20])
 def test_the_values_of_a_record_are_limited_but_not_those_of_a_file(fields):
     """Also those without bytes, such as nulls."""
@@ -100,11 +101,11 @@ def test_the_values_of_a_record_are_limited_but_not_those_of_a_file(fields):
 
 def test_a_small_file_does_not_become_a_large_one():
     """Deflate makes a byte of 1,000 zeros; manifests become at most 50 times smaller."""
-    blocks = [(1 << 20, deflated(bytes(1 << 20)))] * 6
+    large, blocks = record({"type": "fixed", "size": 1 << 20, "name": "f"}), \
+        [(1, deflated(bytes(1 << 20)))] * 6
     with pytest.raises(ValueError, match="too long"):
-        list(read_records(avro_file(record("boolean"), *blocks, codec=b"deflate")))
-    assert sum(1 for _ in read_records(
-        avro_file(record("boolean"), *blocks[:4], codec=b"deflate"))) == 4 << 20
+        list(read_records(avro_file(large, *blocks, codec=b"deflate")))
+    assert len(list(read_records(avro_file(large, *blocks[:4], codec=b"deflate")))) == 4
 
 
 def test_other_compression_is_unsupported():

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 import pyarrow.fs as pa_fs
 import pytest
 
-from secure_bloom.storage import commit
-from secure_bloom.storage.commit import CommitError
+from secure_bloom.errors import CommitError
+from secure_bloom.storage import ending
 from secure_bloom.storage.files import make_folder, write_file
 from tests.storage import stores
 
@@ -19,7 +19,7 @@ def set_clock(monkeypatch, hours):
         def now(cls, tz=None):
             return datetime.now(tz) + timedelta(hours=hours)
 
-    monkeypatch.setattr(commit, "datetime", Clock)
+    monkeypatch.setattr(ending, "datetime", Clock)
 
 
 def age(folder, hours):

@@ -12,15 +12,16 @@ import pyarrow.fs as pa_fs
 import pytest
 
 from secure_bloom import read_table
-from secure_bloom.errors import FormatError
+from secure_bloom.errors import CommitError, FormatError
 from secure_bloom.spark import last_commit
 from secure_bloom.storage import files, job_folder, local_files
 from secure_bloom.storage.batches import Batch
-from secure_bloom.storage.commit import CommitError, Job
+from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import write_file
 from secure_bloom.storage.summary import FilterTotals
 from secure_bloom.storage.visibility import CommitRecord, data_files, files_below, signature
 from secure_bloom.writer import ParquetWriter
+from tests.storage.fixtures import ON_SERVER
 from tests.storage.stores import Died, Faults, everything_is_stale, later_jobs
 from tests.tiers import sweep_where
 
@@ -37,6 +38,7 @@ def test_nothing_is_visible_before_the_commit(store):
     assert store.staged() == []
 
 
+@ON_SERVER
 def test_append_keeps_and_overwrite_replaces(store):
     store.write(1)
     store.write(2, 3)
@@ -75,6 +77,7 @@ def test_a_replaced_file_that_a_store_denies_once_stays_hidden(store):
     assert store.values() == store.all_values() == [2, 3]
 
 
+@ON_SERVER
 def test_hive_folders(store):
     store.write(1, directory="day=2024-01-01/city=x")
     store.write(2, directory="_day=2")
@@ -120,6 +123,7 @@ def test_a_task_that_begins_after_its_job_fails(store):
     assert store.staged() == []
 
 
+@ON_SERVER
 def test_a_task_that_ends_after_its_job_removes_its_file_and_fails(store):
     job = store.job()
     path = job.new_file(0)
@@ -132,6 +136,7 @@ def test_a_task_that_ends_after_its_job_removes_its_file_and_fails(store):
     assert store.staged() == []
 
 
+@pytest.mark.parametrize("store", ["local", "s3"], indirect=True)
 def test_a_job_goes_to_the_tasks_with_its_id(store):
     job = store.job()
     copy = pickle.loads(pickle.dumps(job))
@@ -155,6 +160,7 @@ def test_a_file_that_is_not_as_reported_stops_the_job(store, content):
     assert store.has_success()
 
 
+@ON_SERVER
 def test_jobs_that_run_at_the_same_time(store):
     first, second, third = store.job(), store.job(), store.job()
     files = [store.stage(first, 1), store.stage(second, 2), store.stage(third, 3)]
@@ -368,11 +374,19 @@ def test_a_new_file_with_the_name_of_a_replaced_one_is_visible_and_stays(local):
 
 # --- faults at every operation -------------------------------------------------------------------
 
+#: what readers see before and after a job, by what it overwrites
+OUTCOMES = {False: ([1, 2], [1, 2, 3, 4]), True: ([1, 2], [3, 4]),
+            "partitions": ([1, 2, 9], [3, 4, 9])}
+
+
 def run_with(store, monkeypatch, overwrite, faults):
     """Commit 3 and 4 to a folder with 1 and 2; whether it returned."""
     store.write(1, 2, directory="d=1")
+    if overwrite == "partitions":
+        store.write(9, directory="d=9")
     job = store.job(overwrite)
-    files = [store.stage(job, 3, directory="d=2"), store.stage(job, 4, 1)]
+    files = [store.stage(job, 3, directory="d=1" if overwrite == "partitions" else "d=2"),
+             store.stage(job, 4, 1)]
     store.stage(job, 5, 1)  # a task attempt that is not committed
     job.filesystem = store.with_faults(faults)
     try:
@@ -391,21 +405,17 @@ def number_of_operations(store, monkeypatch, overwrite):
 
 
 @pytest.mark.slow
-# On S3 each combination takes half a minute, and the others take the same code paths.
-@sweep_where(lambda store, overwrite, after, error: store == "s3" and overwrite and not after
-             and error is Died)
-@sweep_where(lambda store, overwrite, after, error: store == "s3"
-             and not (overwrite and not after and error is Died), "soak")
-@sweep_where(lambda store, overwrite, after, error: store == "local"
-             and (overwrite + after + (error is Died)) % 2 == 0)  # half; any two still meet
-@pytest.mark.parametrize("overwrite", [False, True])
+@sweep_where(lambda store, overwrite, after, error:
+             (bool(overwrite) + after + (error is Died)) % 2 == 0)  # half; any two still meet
+@pytest.mark.parametrize("overwrite", OUTCOMES)
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("error", [OSError, Died])
 def test_a_fault_at_every_operation_leaves_all_or_nothing(store, monkeypatch, overwrite, after,
                                                           error):
-    old, new = [1, 2], [3, 4] if overwrite else [1, 2, 3, 4]
+    old, new = OUTCOMES[overwrite]
     outcomes = set()
-    for at in range(1, number_of_operations(store, monkeypatch, overwrite) + 1):
+    most = number_of_operations(store, monkeypatch, overwrite)
+    for at in filter(lambda at: at <= most, store.steps()):
         folder = store.below(f"{at}")
         done = run_with(folder, monkeypatch, overwrite, Faults(at, after, error))
         seen = folder.values()
@@ -418,46 +428,20 @@ def test_a_fault_at_every_operation_leaves_all_or_nothing(store, monkeypatch, ov
             assert folder.staged() == []
         folder.write(7)  # the next job
         later_jobs(folder, monkeypatch)
-        assert folder.values() == folder.all_values() == [*seen, 7]
+        assert folder.values() == folder.all_values() == sorted([*seen, 7])
         assert folder.staged() == []
         assert folder.has_success()
     assert {done for done, _ in outcomes} == ({True, False} if error is OSError else {False})
     assert {seen for _, seen in outcomes} == {tuple(old), tuple(new)}
 
 
-@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("overwrite", OUTCOMES)
 def test_a_reader_at_any_moment_sees_all_or_nothing(store, monkeypatch, overwrite):
     seen = []
     faults = Faults(watch=lambda: seen.append(store.values()))
     assert run_with(store, monkeypatch, overwrite, faults)
     changes = [value for n, value in enumerate(seen) if n == 0 or seen[n - 1] != value]
-    assert changes == [[1, 2], [3, 4] if overwrite else [1, 2, 3, 4]]
-
-
-@pytest.mark.slow
-def test_a_commit_while_a_reader_lists_the_folder(store, monkeypatch):
-    outcomes = set()
-    for at in range(12):  # the operation of the reader before which the job commits
-        folder = store.below(f"{at}")
-        folder.write(1, 2)
-        job = folder.job(overwrite=True)
-        files = [folder.stage(job, 3), folder.stage(job, 4)]
-        old = data_files(folder.filesystem, folder.folder)
-        faults, commits = Faults(), [job]
-
-        def commit_once(faults=faults, commits=commits, files=files, at=at):
-            if faults.count == at and commits:
-                commits.pop().commit(files)
-
-        faults.watch = commit_once
-        seen = data_files(folder.with_faults(faults), folder.folder)
-        monkeypatch.undo()
-        if commits:  # the reader finished earlier
-            break
-        new = data_files(folder.filesystem, folder.folder)
-        assert seen in (old, new)
-        outcomes.add(seen == new)
-    assert True in outcomes
+    assert changes == list(OUTCOMES[overwrite])
 
 
 # --- batches of a stream -------------------------------------------------------------------------
@@ -470,6 +454,7 @@ def commit_batch(store, number, *values, filesystem=None, stream="query"):
     return job.commit(files, Batch(stream, number))
 
 
+@ON_SERVER
 def test_a_batch_is_committed_once(store):
     assert commit_batch(store, 0, 1).rows == 1
     assert commit_batch(store, 1, 2).rows == 1
@@ -483,10 +468,9 @@ def test_a_batch_is_committed_once(store):
 
 
 @pytest.mark.slow
-@sweep_where(lambda store, after: store == "s3", "soak")  # slow, and takes the same code paths
 @pytest.mark.parametrize("after", [False, True])
 def test_a_batch_whose_commit_died_is_committed_once_when_it_comes_again(store, monkeypatch, after):
-    for at in range(1, 100):
+    for at in store.steps():
         folder = store.below(f"{at}")
         commit_batch(folder, 0, 1)
         filesystem = folder.with_faults(Faults(at, after, Died))

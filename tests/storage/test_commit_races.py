@@ -6,17 +6,19 @@ from datetime import timedelta
 import pyarrow.fs as pa_fs
 import pytest
 
-from secure_bloom.errors import SecureBloomError
+from secure_bloom.errors import CommitError, SecureBloomError
 from secure_bloom.spark import last_commit
-from secure_bloom.storage import commit
+from secure_bloom.storage import ending
 from secure_bloom.storage.batches import Batch
-from secure_bloom.storage.commit import CommitError, Job
+from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import write_file
 from secure_bloom.storage.visibility import data_files
 from tests.storage.stores import Acts, Faults, later_jobs
+from tests.storage.test_commit import OUTCOMES
 from tests.tiers import sweep_where
 
-pytestmark = pytest.mark.slow
+#: for a merge, clocks that count seconds are tried by the tests of test_commit.py
+pytestmark = [pytest.mark.slow, sweep_where(lambda store, **_: store == "coarse")]
 
 
 class Scene:
@@ -25,10 +27,13 @@ class Scene:
     def __init__(self, store, overwrite=True):
         self.store = store
         store.write(1, 2, directory="d=1")
-        self.old = [1, 2]
-        self.new = [3, 4] if overwrite else [1, 2, 3, 4]
+        if overwrite == "partitions":
+            store.write(9, directory="d=9")
+        self.old, self.new = OUTCOMES[overwrite]
         self.job = store.job(overwrite)
-        self.files = [store.stage(self.job, 3, directory="d=2"), store.stage(self.job, 4, 1)]
+        replaced = "d=1" if overwrite == "partitions" else "d=2"
+        self.files = [store.stage(self.job, 3, directory=replaced),
+                      store.stage(self.job, 4, 1, directory="d=3")]
         store.stage(self.job, 5, 1)  # a task attempt that is not committed
 
     def commit(self, monkeypatch, faults, batch=None):
@@ -46,10 +51,10 @@ class Scene:
 
 
 def sweep(store, monkeypatch, act, *, after=False, fails=False, overwrite=True, prepare=None):
-    """For each step of a commit, and some on S3: the scene, in which ``act`` was called before the
-    step, or after it and before its answer was lost; and the error.
+    """For steps of a commit: the scene, in which ``act`` was called before the step, or after it
+    and before its answer was lost; and the error.
     """
-    for at in range(1, 200, 3 if "bucket" in store.folder else 1):
+    for at in store.steps():
         scene = Scene(store.below(f"{at}"), overwrite)
         if prepare is not None:
             prepare(scene)
@@ -63,22 +68,11 @@ def sweep(store, monkeypatch, act, *, after=False, fails=False, overwrite=True, 
     pytest.fail("the commit never ended")
 
 
-def few_on_s3(wanted=lambda **_: False):
-    """On S3 these take long and go the same ways, so only those that are wanted run in CI."""
-    def mark(function):
-        for name, is_wanted in (("sweep", True), ("soak", False)):
-            function = sweep_where(lambda store, is_wanted=is_wanted, **parameters: store == "s3"
-                                   and bool(wanted(**parameters)) == is_wanted, name)(function)
-        return function
-    return mark
-
-
 # --- a second job --------------------------------------------------------------------------------
 
-@few_on_s3(lambda overwrite, fails, after: overwrite and fails and after)
-@sweep_where(lambda store, overwrite, fails, after: store == "local"
-             and (overwrite + fails + after) % 2 == 0)  # half; any two still meet
-@pytest.mark.parametrize("overwrite", [False, True])
+@sweep_where(lambda store, overwrite, fails, after: store != "objects"
+             and (bool(overwrite) + fails + after) % 2 == 0)  # half; any two still meet
+@pytest.mark.parametrize("overwrite", OUTCOMES)
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("after", [False, True])
 def test_another_job_between_two_steps(store, monkeypatch, overwrite, fails, after):
@@ -89,23 +83,22 @@ def test_another_job_between_two_steps(store, monkeypatch, overwrite, fails, aft
         scene.store.write(7)
         seen = scene.store.values()
         assert before in (scene.old, scene.new)
-        assert seen in ([*scene.old, 7], [*scene.new, 7])
+        assert seen in (sorted([*scene.old, 7]), sorted([*scene.new, 7]))
 
     for scene, error in sweep(store, monkeypatch, another, after=after, fails=fails,
                               overwrite=overwrite):
         seen = scene.store.values()
         outcomes.add((error is None, tuple(seen)))
         if error is not None:
-            assert seen == [1, 2, 7]
+            assert seen == sorted([*scene.old, 7])
         else:  # the other job may have committed before the replaced files were listed
-            assert seen == [*scene.new, 7] or (overwrite and seen == [3, 4])
+            assert seen == sorted([*scene.new, 7]) or (overwrite is True and seen == [3, 4])
         later_jobs(scene.store, monkeypatch)
         assert scene.store.values() == scene.store.all_values() == seen
         assert scene.store.staged() == []
     assert {done for done, _ in outcomes} == ({True, False} if fails else {True})
 
 
-@few_on_s3()
 def test_another_job_between_two_steps_of_a_roll_back(store, monkeypatch):
     def the_record_cannot_be_written(scene):
         scene.job._write_record = the_disk_is_full
@@ -121,10 +114,9 @@ def test_another_job_between_two_steps_of_a_roll_back(store, monkeypatch):
         assert scene.store.staged() == []
 
 
-@few_on_s3()
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_batch_of_which_another_job_finishes_the_commit(store, monkeypatch, fails):
-    for at in range(1, 200):
+    for at in store.steps():
         scene = Scene(store.below(f"{at}"), overwrite=False)
         faults = Acts(at, lambda store=scene.store: store.write(7),
                       at=at if fails else None, after=True)
@@ -138,10 +130,9 @@ def test_a_batch_of_which_another_job_finishes_the_commit(store, monkeypatch, fa
     pytest.fail("the commit never ended")
 
 
-@few_on_s3()
 @pytest.mark.parametrize("act", ["finish", "overwrite"])
 def test_a_job_is_finished_between_two_steps_of_another_that_finishes_it(store, monkeypatch, act):
-    for at in range(200):
+    for at in store.steps(0):
         scene = Scene(store.below(f"{at}"))
         records = []
         scene.job.finish = records.append
@@ -204,13 +195,12 @@ def test_a_commit_that_was_finished_and_replaced_before_it_was_known(store):
 
 # --- silent jobs ---------------------------------------------------------------------------------
 
-@few_on_s3()
 def test_a_silent_job_is_given_up_between_two_steps(store, monkeypatch):
     outcomes = set()
 
     def give_up(scene):
         with monkeypatch.context() as patch:
-            patch.setattr(commit, "STALE_AFTER", timedelta(days=-1))
+            patch.setattr(ending, "STALE_AFTER", timedelta(days=-1))
             scene.store.job().abort()
             scene.store.job().abort()
 
@@ -224,7 +214,6 @@ def test_a_silent_job_is_given_up_between_two_steps(store, monkeypatch):
     assert outcomes == {(False, (1, 2)), (True, (3, 4))}
 
 
-@few_on_s3()
 def test_a_silent_job_is_taken_back_between_two_steps(store, monkeypatch):
     # The job was paused for hours. What it committed earlier stays; afterwards it cannot commit.
     for scene, error in sweep(store, monkeypatch,
@@ -236,11 +225,10 @@ def test_a_silent_job_is_taken_back_between_two_steps(store, monkeypatch):
         assert scene.store.staged() == []
 
 
-@few_on_s3()
 def test_a_silent_job_commits_between_two_steps_of_another_that_gives_it_up(store, monkeypatch):
-    monkeypatch.setattr(commit, "STALE_AFTER", timedelta(days=-1))
+    monkeypatch.setattr(ending, "STALE_AFTER", timedelta(days=-1))
     outcomes = set()
-    for at in range(200):
+    for at in store.steps(0):
         scene = Scene(store.below(f"{at}"))
         errors = []
         faults = Acts(at, lambda scene=scene, errors=errors: errors.append(
@@ -275,10 +263,17 @@ def test_a_job_that_slept_before_its_commit_point(store, monkeypatch):
 
 
 def test_a_job_that_was_given_up_cannot_commit_and_leaves_nothing(store, monkeypatch):
+    """Not even while it publishes its files."""
     scene = Scene(store)
-    with monkeypatch.context() as patch:
-        patch.setattr(commit, "STALE_AFTER", timedelta(days=-1))
-        store.job().abort()
+    publish = scene.job._publish
+
+    def give_up(names):
+        publish(names)
+        with monkeypatch.context() as patch:
+            patch.setattr(ending, "STALE_AFTER", timedelta(days=-1))
+            store.job().abort()
+
+    scene.job._publish = give_up
     with pytest.raises(CommitError, match="another job removed the files"):
         scene.job.commit(scene.files)
     assert store.values() == store.all_values() == [1, 2]
@@ -288,7 +283,7 @@ def test_a_job_that_was_given_up_cannot_commit_and_leaves_nothing(store, monkeyp
 def test_a_commit_is_a_sign_of_life(store, monkeypatch):
     """A job that was silent for long begins to commit, then another one looks what is dead."""
     scene = Scene(store)
-    take_back, publish = Job._take_back, scene.job._publish
+    take_back, publish = Job.take_back, scene.job._publish
 
     def a_day_later(job, state, now):
         if not job.has("committing"):
@@ -299,7 +294,7 @@ def test_a_commit_is_a_sign_of_life(store, monkeypatch):
         store.job().abort()
         publish(names)
 
-    monkeypatch.setattr(Job, "_take_back", a_day_later)
+    monkeypatch.setattr(Job, "take_back", a_day_later)
     scene.job._publish = publish_slowly
     scene.job.commit(scene.files)
     assert store.values() == [3, 4]
@@ -307,7 +302,6 @@ def test_a_commit_is_a_sign_of_life(store, monkeypatch):
 
 # --- late attempts -------------------------------------------------------------------------------
 
-@few_on_s3(lambda end, slow: end == "commit" and slow)
 @pytest.mark.parametrize("end", ["commit", "roll back"])
 @pytest.mark.parametrize("slow", [False, True])
 def test_a_late_attempt_between_two_steps(store, monkeypatch, end, slow):
@@ -360,7 +354,7 @@ def test_late_attempts_leave_no_folders(store, monkeypatch):
     other.abort()
     store.write(1)
     with monkeypatch.context() as patch:
-        patch.setattr(commit, "STALE_AFTER", timedelta(days=-1))
+        patch.setattr(ending, "STALE_AFTER", timedelta(days=-1))
         store.job().abort()
     left = store.filesystem.get_file_info(pa_fs.FileSelector(f"{store.folder}/_staging"))
     assert [info.base_name for info in left] == ["generation"]
@@ -368,7 +362,6 @@ def test_late_attempts_leave_no_folders(store, monkeypatch):
 
 # --- readers -------------------------------------------------------------------------------------
 
-@sweep_where(lambda store, overwrite: store == "s3" and not overwrite)
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_whole_job_while_a_reader_lists_the_folder(store, overwrite, monkeypatch):
     outcomes = set()
@@ -387,18 +380,13 @@ def test_a_whole_job_while_a_reader_lists_the_folder(store, overwrite, monkeypat
     assert True in outcomes
 
 
-def test_a_failing_job_while_a_reader_lists_the_folder(store, monkeypatch):
+def check_listings(store, monkeypatch, acts) -> None:
+    """A listing shows the old files, before whichever of its steps the acts happen."""
     for at in range(30):
         folder = store.below(f"{at}")
         folder.write(1, 2)
         old = data_files(folder.filesystem, folder.folder)
-        job = Job(folder.filesystem, folder.folder, False)
-
-        def begin(folder=folder, job=job):
-            job.start()
-            folder.stage(job, 3)
-
-        faults = Acts(at, begin, job.abort)
+        faults = Acts(at, *acts(folder))
         with monkeypatch.context() as patch:
             seen = data_files(folder.with_faults(faults, patch), folder.folder)
         if not faults.done:
@@ -407,28 +395,34 @@ def test_a_failing_job_while_a_reader_lists_the_folder(store, monkeypatch):
     pytest.fail("the listing never ended")
 
 
+def test_a_failing_job_while_a_reader_lists_the_folder(store, monkeypatch):
+    def acts(folder):
+        job = Job(folder.filesystem, folder.folder, False)
+
+        def begin():
+            job.start()
+            folder.stage(job, 3)
+
+        return begin, job.abort
+
+    check_listings(store, monkeypatch, acts)
+
+
 def test_a_late_attempt_removes_its_file_while_a_reader_lists_the_folder(store, monkeypatch):
-    for at in range(30):
-        folder = store.below(f"{at}")
-        folder.write(1, 2)
-        old = data_files(folder.filesystem, folder.folder)
+    def acts(folder):
         job = folder.job()
         path = job.new_file(0)
         job.abort()
         with contextlib.suppress(FileNotFoundError):
             write_file(folder.filesystem, path, b"9")
 
-        def end(job=job, path=path):
+        def end():
             with pytest.raises(CommitError):
                 job.staged(path, 1)
 
-        faults = Acts(at, end)
-        with monkeypatch.context() as patch:
-            seen = data_files(folder.with_faults(faults, patch), folder.folder)
-        if not faults.done:
-            return
-        assert seen == old
-    pytest.fail("the listing never ended")
+        return [end]
+
+    check_listings(store, monkeypatch, acts)
 
 
 # --- Hive partitions -----------------------------------------------------------------------------
@@ -499,11 +493,10 @@ def test_a_folder_above_a_table_is_refused_while_a_job_runs_there(store):
 
 # --- interruptions -------------------------------------------------------------------------------
 
-@few_on_s3()
 @pytest.mark.parametrize("after", [False, True])
 def test_an_interruption_says_whether_the_job_has_committed(store, monkeypatch, after, caplog):
     outcomes = set()
-    for at in range(1, 200):
+    for at in store.steps():
         scene = Scene(store.below(f"{at}"))
         caplog.clear()
         error = scene.commit(monkeypatch, Faults(at, after, KeyboardInterrupt))
@@ -519,11 +512,10 @@ def test_an_interruption_says_whether_the_job_has_committed(store, monkeypatch, 
     assert outcomes == {True, False}
 
 
-@few_on_s3()
 @pytest.mark.parametrize("after", [False, True])
 def test_a_filesystem_that_never_answers_again(store, monkeypatch, after):
     outcomes = set()
-    for at in range(1, 200):
+    for at in store.steps():
         scene = Scene(store.below(f"{at}"))
         faults = Faults(at, after, lasting=True)
         error = scene.commit(monkeypatch, faults)

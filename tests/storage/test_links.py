@@ -8,10 +8,11 @@ import pyarrow.fs as pa_fs
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from secure_bloom import write_dataset
-from secure_bloom.errors import SecureBloomError, UnsupportedError
+from secure_bloom import EncryptionConfiguration, read_table, write_dataset, write_table
+from secure_bloom.errors import CommitError, SecureBloomError, UnsupportedError
+from secure_bloom.keys import InMemoryKms
 from secure_bloom.storage import inside
-from secure_bloom.storage.commit import CommitError, Job
+from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import write_file
 from secure_bloom.storage.visibility import CommitRecord, new_name, signature
 from tests.storage.stores import everything_is_stale
@@ -118,6 +119,23 @@ def test_links_inside_of_a_table_and_to_it_are_followed(local, tmp_path_factory)
     assert local.all_values() == [3, 3]
 
 
+def test_a_link_to_another_partition_is_not_followed_when_partitions_are_overwritten(tmp_path):
+    def write(day, mode):
+        write_dataset(pa.table({"n": [len(day)], "day": [day]}), tmp_path, partition_by="day",
+                      mode=mode)
+
+    write("1", "append")
+    for number, target in enumerate(["day=1", "_hidden"]):
+        (tmp_path / "_hidden").mkdir(exist_ok=True)
+        os.symlink(target, tmp_path / f"day=2{number}")
+        with pytest.raises(UnsupportedError, match="a link leads from here to another partition"):
+            write(f"2{number}", "overwrite_partitions")
+        os.remove(tmp_path / f"day=2{number}")
+    assert os.listdir(tmp_path / "_hidden") == []
+    write("333", "overwrite_partitions")
+    assert read_table(tmp_path).to_pydict() == {"n": [1, 3], "day": [1, 333]}
+
+
 @pytest.mark.parametrize("exchanged", ["day=1", "day=1/hour=2"])
 def test_a_folder_that_is_exchanged_for_a_link_after_the_check_is_not_followed(
         tmp_path, monkeypatch, exchanged):
@@ -193,3 +211,17 @@ def test_links_are_refused_on_every_filesystem_of_the_disk(folders, make):
 
 def of_fsspec(filesystem):
     return pa_fs.PyFileSystem(pa_fs.FSSpecHandler(filesystem))
+
+
+def test_a_link_that_leads_back_to_itself_is_refused_by_name(tmp_path):
+    """Where a file is expected, and where its key material is."""
+    path = tmp_path / "a.parquet"
+    write_table(pa.table({"id": [1]}), path, keys=InMemoryKms({"k": bytes(16)}),
+                encryption=EncryptionConfiguration("k", uniform_encryption=True,
+                                                   internal_key_material=False))
+    [material] = tmp_path.glob("_KEY_MATERIAL*")
+    for victim in (material, path):
+        victim.unlink()
+        victim.symlink_to(victim)
+        with pytest.raises(UnsupportedError, match="leads back to itself"):
+            read_table(path, InMemoryKms({"k": bytes(16)}))

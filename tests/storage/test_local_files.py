@@ -231,7 +231,7 @@ def test_key_material_does_not_go_beside_a_link(tmp_path, path):
     path.symlink_to(tmp_path / "target")
     for _ in range(2):
         with pytest.raises(FileExistsError, match="use another name"):
-            write_table(TABLE, path, encryption=BESIDE, kms=kms())
+            write_table(TABLE, path, encryption=BESIDE, keys=kms())
         assert os.listdir(path.parent) == ["x"]
         (tmp_path / "target").touch()
 
@@ -259,7 +259,7 @@ def test_names_that_are_too_long(path):
 
 def test_files_with_long_names_are_changed(path):
     path = path.parent / ("x" * 255)
-    write_table(TABLE, path, encryption=EncryptionConfiguration("mf", {"mc": ["a"]}), kms=kms())
+    write_table(TABLE, path, encryption=EncryptionConfiguration("mf", {"mc": ["a"]}), keys=kms())
     assert len(attach(path, ["a"], kms()).changed) == 1
     assert len(rotate_master_keys(path, kms(), old="mc", new="md").rotated) == 1
     assert len(strip(path, keys=kms()).changed) == 1
@@ -290,9 +290,9 @@ def test_names_of_files_with_key_material_beside_them(path):
     folder = path.parent
     good, bad = folder / ("x" * 232), folder / ("y" * 233)
     with pytest.raises(UnsupportedError, match="name of its key material file") as caught:
-        write_table(TABLE, bad, encryption=BESIDE, kms=kms())
+        write_table(TABLE, bad, encryption=BESIDE, keys=kms())
     assert caught.value.file == str(bad) and os.listdir(folder) == []
-    write_table(TABLE, good, encryption=BESIDE, kms=kms())
+    write_table(TABLE, good, encryption=BESIDE, keys=kms())
     assert read_table(good, keys=kms()).equals(TABLE)
     assert len(rotate_master_keys(good, kms(), old="mc", new="md").rotated) == 1
     [material] = set(os.listdir(folder)) - {good.name}
@@ -355,3 +355,16 @@ def test_a_checksum_that_cannot_be_removed_is_an_error(tmp_path):
     with pytest.raises(OSError) as caught:
         remove_checksum(str(tmp_path / "a.parquet"))
     assert caught.value.errno in (errno.EISDIR, errno.EPERM)
+
+
+def test_a_new_file_whose_temporary_name_was_deleted(tmp_path, monkeypatch):
+    """As by a process that deletes all files of an index, to build it anew."""
+    link = os.link
+
+    def link_and_lose(source, target):
+        link(source, target)
+        os.unlink(source)
+
+    monkeypatch.setattr(os, "link", link_and_lose)
+    create(str(tmp_path / "a"), lambda file: file.write(b"content"))
+    assert (tmp_path / "a").read_bytes() == b"content" and os.listdir(tmp_path) == ["a"]

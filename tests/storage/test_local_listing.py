@@ -57,6 +57,7 @@ def test_a_listing_looks_no_file_up_again(folder, monkeypatch):
     assert found == expected and all(stamp.tag for stamp in found.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden", ["", "_x"])
 @pytest.mark.parametrize("filesystem", [LOCAL, OfArrow()])
 def test_links_that_fan_out_are_refused(tmp_path, filesystem, hidden):
@@ -97,6 +98,7 @@ def test_a_part_of_a_filesystem_is_listed_alike(folder, base):
         files_below(filesystem, name)
 
 
+@pytest.mark.slow
 def test_many_links_to_different_folders_are_followed(tmp_path):
     for number in range(1100):
         (tmp_path / "days" / f"{number}").mkdir(parents=True)

@@ -1,18 +1,20 @@
 """Which paths are URIs, and what their schemes mean."""
 
 import os
+import traceback
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pytest
 
 import secure_bloom
-from secure_bloom.errors import UnsupportedError
-from secure_bloom.spark.options.kms import kms_uri
-from secure_bloom.spark.options.options import OptionError, Options, locate
+from secure_bloom.display import without_credentials
+from secure_bloom.errors import OptionError, UnsupportedError
+from secure_bloom.spark.options.kms import kms_client, kms_uri
+from secure_bloom.spark.options.options import Options, locate
 from secure_bloom.storage import locations
 from secure_bloom.storage.files import resolve
-from tests.storage.s3 import BUCKET, S3Server
+from tests.storage.s3 import BUCKET
 
 TABLE = pa.table({"id": [1, 2]})
 
@@ -77,28 +79,47 @@ def test_schemes_of_pyarrow(uri, type_name):
     assert resolve(uri)[0].type_name == type_name
 
 
-@pytest.mark.slow
-def test_a_folder_by_its_s3a_name():
-    server = S3Server()
-    try:
-        uri = server.uri("people/a.parquet").replace("s3://", "s3a://")
-        secure_bloom.write_table(TABLE, uri, bloom_filters={})
-        assert server.filesystem_of().get_file_info(
-            f"{BUCKET}/people/a.parquet").type == pa_fs.FileType.File
-        assert secure_bloom.read_table(uri).equals(TABLE)
-    finally:
-        server.stop()
+def test_a_folder_by_its_s3a_name(s3):
+    uri = s3.uri("people/a.parquet").replace("s3://", "s3a://")
+    secure_bloom.write_table(TABLE, uri, bloom_filters={})
+    assert s3.filesystem_of().get_file_info(
+        f"{BUCKET}/people/a.parquet").type == pa_fs.FileType.File
+    assert secure_bloom.read_table(uri).equals(TABLE)
 
 
-def test_errors_hide_the_credentials_of_a_uri():
-    for uri in ("wasbs://user:hunter2@account/x", "s3://user:hunter2@b ucket/x"):
-        with pytest.raises(OptionError) as caught:
-            locate(uri)
-        assert "hunter2" not in str(caught.value)
+@pytest.mark.parametrize("uri", [
+    "wasbs://user:hunter2@account/x", "s3://user:hunter2@b ucket/x", "s3://user:hunter2%@bucket/x",
+    "s3://user:hunter2/y+@bucket/x", "s3a://user:hunter2/y+@bucket/x"])
+def test_errors_hide_the_credentials_of_a_uri(tmp_path, uri):
+    path = tmp_path / "a.parquet"
+    secure_bloom.write_table(TABLE, path)
+    for action in (lambda: locate(uri), lambda: secure_bloom.read_table(uri),
+                   lambda: secure_bloom.write_table(TABLE, uri),
+                   lambda: secure_bloom.dataset([uri]),
+                   lambda: secure_bloom.read_table(path, policy=uri)):
+        with pytest.raises((OptionError, UnsupportedError, pa.ArrowInvalid)) as caught:
+            action()
+        assert "hunter2" not in "".join(traceback.format_exception_only(caught.value))
+        assert caught.value.__context__ is None or "hunter2" not in str(caught.value.__context__)
+
+
+def test_a_writer_hides_the_credentials_of_its_uri():
+    uri = "s3://user:hunter2@bucket/x?endpoint_override=127.0.0.1:9&scheme=http&region=eu"
+    with pytest.raises(UnsupportedError) as caught:
+        secure_bloom.write_table(pa.table({"x": [["a"]]}), uri, data_page_size=1)
+    assert "bucket" in str(caught.value) and "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("s3://a:b@c/d@e: x", "s3://c/d@e: x"), ("s3://c/d@e", "s3://c/d@e"),
+    ("abfss://c@account/x", "abfss://c@account/x"), ("http://h:80/a@b", "http://h:80/a@b"),
+    ("a:b@c", "a:b@c"), ("s3://a:b/c@d/e", "s3://d/e")])
+def test_what_is_removed_from_a_uri(text, expected):
+    assert without_credentials(text) == expected
 
 
 def test_a_keyring_is_a_local_file():
-    assert kms_uri(Options({"keyring": "file:/keys/k.json"})) == "keyring:/keys/k.json"
+    assert kms_uri(Options({"keys": "file:/keys/k.json"})) == "keyring:/keys/k.json"
     for path in ("dbfs:/k.json", "s3a://bucket/k.json"):
-        with pytest.raises(OptionError, match=r"option keyring: .* is not a local path"):
-            kms_uri(Options({"keyring": path}))
+        with pytest.raises(OptionError, match=r"option keys: unknown KMS URI scheme"):
+            kms_client(kms_uri(Options({"keys": path})))

@@ -19,8 +19,7 @@ from secure_bloom.errors import (
     OperationInterrupted,
     UnknownColumnError,
 )
-from secure_bloom.storage import many_files
-from secure_bloom.storage.many_files import ManyFiles, in_threads, result_on_error
+from secure_bloom.storage.many_files import ManyFiles, result_on_error
 
 PATHS = [f"{number:03}" for number in range(100)]
 
@@ -187,52 +186,3 @@ def test_rounding_does_not_move_progress_back():
 
     ManyFiles(work, PATHS[:3], tell).run(3)
     assert told == sorted(told) and told[-1] == 1.0
-
-
-def test_only_a_few_tasks_wait_at_a_time():
-    taken = 0
-
-    def items():
-        nonlocal taken
-        for number in range(10_000):
-            taken += 1
-            yield number
-
-    for done, number in enumerate(in_threads(lambda number: number, items(), 3), 1):
-        assert taken <= done + 12 and number < 10_000
-    assert taken == done == 10_000
-
-
-def test_queued_tasks_are_cancelled_when_the_caller_stops(monkeypatch):
-    started, stopped = [], threading.Event()
-
-    class Pool(many_files.ThreadPoolExecutor):
-        def shutdown(self, wait=True, *, cancel_futures=False):
-            super().shutdown(wait=False, cancel_futures=cancel_futures)
-            stopped.set()
-            super().shutdown()
-
-    def work(number: int) -> int:
-        started.append(number)
-        assert number == 0 or stopped.wait(60)
-        return number
-
-    monkeypatch.setattr(many_files, "ThreadPoolExecutor", Pool)
-    results = in_threads(work, range(100), 1)
-    assert next(results) == 0
-    results.close()
-    assert started in ([0], [0, 1])
-
-
-def test_the_first_error_ends_it():
-    started = []
-
-    def work(number: int) -> int:
-        started.append(number)
-        if number == 5:
-            raise ValueError(number)
-        return number
-
-    with pytest.raises(ValueError, match="5"):
-        list(in_threads(work, range(10_000), 2))
-    assert len(started) < 50

@@ -1,9 +1,7 @@
-"""Small objects on S3 that are removed or replaced between the two requests of a read."""
+"""Small objects that are removed or replaced between the two requests of a read."""
 
 import json
-import uuid
 
-import pyarrow.fs as pa_fs
 import pytest
 
 from secure_bloom.errors import KeyNotFoundError
@@ -12,23 +10,18 @@ from secure_bloom.spark import last_commit
 from secure_bloom.storage.batches import Batch, is_committed
 from secure_bloom.storage.files import write_file
 from secure_bloom.storage.visibility import data_files, material_path
-from tests.storage.s3 import BUCKET
-from tests.storage.stores import s3_store
+from tests.storage.objects import Objects
+from tests.storage.stores import objects_store
 
 
-class ActsAfterOpening(pa_fs.S3FileSystem):
+class ActsAfterOpening(Objects):
     """Calls ``act`` once: after an object was opened, which asks for its size, before it is read.
     """
 
     suffix, act = "", None
 
-    def open_input_stream(self, path, *args, **kwargs):
-        return self._opened(super().open_input_stream(path, *args, **kwargs), path)
-
-    def open_input_file(self, path):
-        return self._opened(super().open_input_file(path), path)
-
-    def _opened(self, file, path):
+    def open_input_file(self, path):  # open_input_stream does the same
+        file = super().open_input_file(path)
         if self.act is not None and path.endswith(self.suffix):
             act, self.act = self.act, None
             act()
@@ -36,15 +29,15 @@ class ActsAfterOpening(pa_fs.S3FileSystem):
 
 
 @pytest.fixture
-def store(s3):
-    return s3_store(s3, uuid.uuid4().hex)
+def store():
+    return objects_store()
 
 
 @pytest.fixture
-def acting(s3):
+def acting(store):
     """A function that returns such a filesystem."""
     def filesystem(suffix, act):
-        filesystem = s3.filesystem_of(ActsAfterOpening)
+        filesystem = ActsAfterOpening(store.filesystem.handler.objects)
         filesystem.suffix, filesystem.act = suffix, act
         return filesystem
     return filesystem
@@ -147,7 +140,7 @@ def test_an_empty_success_file_of_another_program_is_replaced(store):
 
 
 def test_key_material_that_goes_while_it_is_read_is_missing(store, acting):
-    path = f"{BUCKET}/{store.folder.rpartition('/')[2]}/a.parquet"
+    path = f"{store.folder}/a.parquet"
     write_file(store.filesystem, material_path(path), b'{"footerKey": "x"}')
     filesystem = acting(".json", lambda: store.filesystem.delete_file(material_path(path)))
     with pytest.raises(KeyNotFoundError, match="its key material is missing"):
@@ -155,7 +148,7 @@ def test_key_material_that_goes_while_it_is_read_is_missing(store, acting):
 
 
 def test_key_material_that_is_replaced_while_it_is_read_is_of_one_version(store, acting):
-    path = f"{BUCKET}/{store.folder.rpartition('/')[2]}/a.parquet"
+    path = f"{store.folder}/a.parquet"
     write_file(store.filesystem, material_path(path), b'{"footerKey": "x"}')
     filesystem = acting(".json", lambda: write_file(
         store.filesystem, material_path(path), b'{"footerKey": "a longer key"}'))

@@ -1,5 +1,6 @@
 """Jobs that replace single files: claims, key material, and processes that die."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from secure_bloom.storage import processes
 from secure_bloom.storage.claims import is_being_replaced
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import write_file
-from secure_bloom.storage.job_folder import COMMITTING, PROCESS, REPLACING
+from secure_bloom.storage.job_folder import COMMITTING, PROCESS, REPLACING, JobFolder
 from secure_bloom.storage.processes import is_dead, this_process
 from secure_bloom.storage.rewrite import Rewrite
 from secure_bloom.storage.visibility import (
@@ -21,6 +22,7 @@ from secure_bloom.storage.visibility import (
     material_path,
     signature,
 )
+from tests.storage.fixtures import ON_SERVER
 
 
 def replacing(store, *paths):
@@ -33,6 +35,7 @@ def files_of(store):
     return data_files(store.filesystem, store.folder)
 
 
+@ON_SERVER
 def test_files_are_replaced(store):
     store.write(1, 2)
     first = files_of(store)[0]
@@ -67,6 +70,7 @@ def acting_before(job, marker, act):
     job._check_alive = check
 
 
+@ON_SERVER
 def test_of_two_jobs_that_replace_a_file_at_the_same_time_one_gives_up(store):
     store.write(1)
     one, replaced = replacing(store, *files_of(store))
@@ -102,6 +106,43 @@ def test_an_overwrite_and_a_replacement_exclude_each_other(store, first):
     left = set(store.values()) - {store._value(next(iter(replaced)))}
     one.commit(files[id(one)], **options[id(one)])
     assert store.values() == ([9] if first == "overwrite" else sorted({2, *left}))
+    assert store.staged() == []
+
+
+@pytest.mark.parametrize(("others", "wins"), [
+    ("d=1", False), ("d=2", True), ("d=%31", False), ("file of d=1", False),
+    ("file of d=9", True), ("folder", False), ("folder d=1", False), ("folder d=9", True)])
+@pytest.mark.parametrize("first", [False, True])
+def test_jobs_that_replace_parts_of_the_same_partition_exclude_each_other(store, others, wins,
+                                                                          first):
+    """Also if the partition has no files yet, so that neither job replaces any."""
+    store.write(9, directory="d=9")
+    store.write(8, directory="d=1")
+    job = store.job(overwrite="partitions")
+    files = [store.stage(job, 2, directory="d=1")]
+    kind, _, part = others.rpartition(" ")
+    target = store.below(part) if kind == "folder" else store
+    replaced = {}
+    if kind == "file of":
+        path = next(path for path in files_of(store) if f"/{part}/" in path)
+        other, replaced = replacing(store, path)
+    else:
+        other = target.job(overwrite=True if "folder" in others else "partitions")
+    other_files = [target.stage(other, 3, directory="" if "folder" in others else part)]
+
+    jobs = [(job, files, {}), (other, other_files, replaced)]
+    (leads, *led), (follows, *late) = jobs if first else jobs[::-1]
+
+    def commit_other():
+        expected = contextlib.nullcontext() if wins else pytest.raises(
+            ChangedMeanwhileError, match="same files or partitions")
+        with expected:
+            follows.commit(late[0], replaced=late[1])
+
+    acting_before(leads, COMMITTED, commit_other)
+    leads.commit(led[0], replaced=led[1])
+    seen = {value for value in store.values() if value in (2, 3)}
+    assert seen == ({2, 3} if wins else {2} if first else {3})
     assert store.staged() == []
 
 
@@ -151,22 +192,34 @@ def test_a_claim_of_a_job_that_has_ended_is_not_in_the_way(store):
     [path] = files_of(store)
     write_file(store.filesystem, f"{store.folder}/x", b"")
     job = store.job()
-    job.write_marker(REPLACING, b'{"files": [], "folder": ""}')
+    job.write_marker(REPLACING, b'{"files": [], "folder": "", "partitions": []}')
     assert is_being_replaced(store.filesystem, path)
     job.remove_marker(STARTED)
     assert not is_being_replaced(store.filesystem, path)
 
 
+def test_a_claim_in_a_folder_that_is_not_of_a_job_is_not_in_the_way(store):
+    """No job would remove it."""
+    planted = JobFolder(store.filesystem, store.folder, "planted")
+    planted.write_marker(STARTED)
+    planted.write_marker(REPLACING, b'{"files": [], "folder": "", "partitions": []}')
+    assert not is_being_replaced(store.filesystem, f"{store.folder}/x")
+
+
 @pytest.mark.parametrize("content", [b"", b"[]", b"[" * 10**5, b"{}",
-                                     b'{"files": 1, "folder": ""}',
-                                     b'{"files": [1], "folder": null}',
-                                     b'{"files": "x", "folder": null}',
-                                     b'{"files": [], "folder": 1}'])
+                                     b'{"files": [], "folder": ""}',
+                                     b'{"files": 1, "folder": "", "partitions": []}',
+                                     b'{"files": [1], "folder": null, "partitions": []}',
+                                     b'{"files": "x", "folder": null, "partitions": []}',
+                                     b'{"files": [], "folder": 1, "partitions": []}',
+                                     b'{"files": [], "folder": null, "partitions": "x"}',
+                                     b'{"files": [], "folder": null, "partitions": [1]}'])
 def test_a_claim_that_cannot_be_understood(store, content):
     job = store.job()
     job.write_marker(REPLACING, content)
-    with pytest.raises(FormatError, match="not a valid claim"):
+    with pytest.raises(FormatError, match="not a valid claim") as raised:
         is_being_replaced(store.filesystem, f"{store.folder}/x")
+    assert raised.value.file == f"{job.staging}/{REPLACING}"
 
 
 # --- key material --------------------------------------------------------------------------------
@@ -182,6 +235,7 @@ def materials(store):
     return {name for name in store.names() if "KEY_MATERIAL" in name}
 
 
+@ON_SERVER
 def test_key_material_is_published_and_deleted_with_its_file(store):
     job = store.job()
     job.commit([stage_with_material(store, job, 1)])

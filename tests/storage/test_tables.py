@@ -14,7 +14,8 @@ from secure_bloom.errors import UnsupportedError
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import write_file
 from tests.counting import CountingHandler
-from tests.storage.s3 import BUCKET, S3Server
+from tests.storage.objects import Objects, new_objects
+from tests.storage.s3 import BUCKET
 
 #: a log file, by kind of table
 LOGS = {"Delta Lake": "_delta_log/00000000000000000000.json",
@@ -136,22 +137,16 @@ def test_folders_above_a_local_one_are_looked_at_once(tmp_path, monkeypatch):
 
 # --- object stores -------------------------------------------------------------------------------
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", LOGS)
 def test_tables_in_an_object_store(tmp_path, kind):
-    server = S3Server()
-    try:
-        store = server.filesystem_of()
-        data = "t/data" if kind == "Iceberg" else "t"
-        file = put(tmp_path / "a.parquet").read_bytes()
-        write_file(store, f"{BUCKET}/{data}/day=1/a.parquet", file)
-        write_file(store, f"{BUCKET}/t/{LOGS[kind]}", b"{}")
-        for place in ("t", data, f"{data}/day=1"):
-            with pytest.raises(UnsupportedError, match=f"/t: this is an? {kind} table"):
-                read_table(f"{BUCKET}/{place}", filesystem=store)
-        assert read_table(f"{BUCKET}/{data}", filesystem=store, all_files=True).num_rows == 1
-    finally:
-        server.stop()
+    store, data = Objects(new_objects()), "t/data" if kind == "Iceberg" else "t"
+    file = put(tmp_path / "a.parquet").read_bytes()
+    write_file(store, f"{BUCKET}/{data}/day=1/a.parquet", file)
+    write_file(store, f"{BUCKET}/t/{LOGS[kind]}", b"{}")
+    for place in ("t", data, f"{data}/day=1"):
+        with pytest.raises(UnsupportedError, match=f"/t: this is an? {kind} table"):
+            read_table(f"{BUCKET}/{place}", filesystem=store)
+    assert read_table(f"{BUCKET}/{data}", filesystem=store, all_files=True).num_rows == 1
 
 
 # --- writing -------------------------------------------------------------------------------------

@@ -61,14 +61,15 @@ class ArrowKms(pe.KmsClient):  # type: ignore[misc]  # pyarrow has no types
 def write(folder: Path, keyring: Keyring) -> None:
     config = EncryptionConfiguration("footer", {"pii": ["a"]})
     secure_bloom.write_table(table, "x.parquet")
+    secure_bloom.write_table(table, "x.parquet", sensitive=["a"], keys=keyring)
     secure_bloom.write_table(table, folder / "x.parquet", bloom_filters=True, encryption=config,
-                             kms=keyring, row_group_size=1000, compression="zstd",
+                             keys=keyring, row_group_size=1000, compression="zstd",
                              filesystem=pa_fs.LocalFileSystem())
     secure_bloom.write_table(table, io.BytesIO(), bloom_filters=["a"], encryption=UniformKey(KEY))
     secure_bloom.write_table(table, "x", bloom_filters={
         "a": True, "b": BloomFilterOptions(fpp=0.1), "c": {"ndv": 10}}, encryption=config,
-        kms=KeyEncryptionKeys(Kms(), ["footer"]))
-    with ParquetWriter("x.parquet", table.schema, kms=Kms(), encryption=config,
+        keys=KeyEncryptionKeys(Kms(), ["footer"]))
+    with ParquetWriter("x.parquet", table.schema, keys=Kms(), encryption=config,
                        version="2.6", use_dictionary=["a"]) as writer:
         writer.write_table(table, row_group_size=10)
         writer.write(table.to_batches()[0])

@@ -14,8 +14,8 @@ secure_bloom.write_table(table, 3)  # error: arg-type
 secure_bloom.write_table(table, "x", bloom_filters=3)  # error: arg-type
 secure_bloom.write_table(table, "x", bloom_filters={3: True})  # error: dict-item
 secure_bloom.write_table(table, "x", encryption=KEY)  # error: arg-type
-secure_bloom.write_table(table, "x", kms=KEY)  # error: arg-type
 secure_bloom.write_table(table, "x", keys=KEY)  # error: arg-type
+secure_bloom.write_table(table, "x", kms=KEY)  # error: call-arg
 secure_bloom.write_table(table, "x", row_group_size="1000")  # error: arg-type
 secure_bloom.write_table(table, "x", write_statistics=3)  # error: arg-type
 secure_bloom.write_table(table, "x", encryption_properties=None)  # error: call-arg
@@ -41,7 +41,7 @@ ParquetWriter("x")  # error: call-arg
 ParquetWriter("x", table.schema, compresion="zstd")  # error: call-arg
 ParquetWriter("x", table.schema).write(3)  # error: arg-type
 secure_bloom.read_table("x", keyz=None)  # error: call-arg
-secure_bloom.read_table(3)  # error: arg-type
+secure_bloom.read_table()  # error: call-arg
 secure_bloom.find("x", 5, ["a"])  # error: arg-type
 secure_bloom.read_table("x", keys=3)  # error: arg-type
 secure_bloom.read_table("x", columns="a")  # error: arg-type

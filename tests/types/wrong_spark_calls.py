@@ -12,19 +12,19 @@ encryption = EncryptionConfiguration("footer", {"pii": ["ssn"]})
 
 secure_bloom.spark.register()  # error: call-arg
 secure_bloom.spark.register("local")  # error: arg-type
-secure_bloom.spark.enable_pushdown(True)  # error: arg-type
-secure_bloom.spark.load("people", [("ssn", "=", 1)])  # error: call-arg, arg-type, arg-type
-secure_bloom.spark.load(spark, "people")  # error: call-arg
-secure_bloom.spark.load(spark, "people", "ssn = 1")  # error: arg-type
-secure_bloom.spark.load(spark, "people", [("ssn", 1)])  # error: list-item
-secure_bloom.spark.load(spark, "people", [("ssn", "=", 1)], columns=["ssn"])  # error: arg-type
-rows: list[str] = secure_bloom.spark.load(spark, "people", [("ssn", "=", 1)])  # error: assignment
-secure_bloom.spark.attach(spark, "people")  # error: call-arg
-secure_bloom.spark.attach(spark, "people", ["ssn"], keys="keyring.json")  # error: call-arg
+secure_bloom.spark.enable_pushdown(spark)  # error: attr-defined
+secure_bloom.spark.read("people", filters=[("ssn", "=", 1)])  # error: call-arg, arg-type
+secure_bloom.spark.read(spark, "people", filters="ssn = 1")  # error: arg-type
+secure_bloom.spark.read(spark, "people", filters=[("ssn", 1)])  # error: list-item
+secure_bloom.spark.read(spark, "people", columns=["ssn"])  # error: arg-type
+rows: list[str] = secure_bloom.spark.read(spark, "people")  # error: assignment
+secure_bloom.spark.load(spark, "people")  # error: attr-defined
+secure_bloom.spark.attach(spark)  # error: call-arg
+secure_bloom.spark.attach(spark, "people", ["ssn"], keyring="keyring.json")  # error: call-arg
 secure_bloom.spark.attach(spark, "people", {3: True})  # error: dict-item
 secure_bloom.spark.last_commit(3)  # error: arg-type
 print(secure_bloom.spark.last_commit("people").row)  # error: attr-defined
 native.enable(spark, plaintext="no")  # error: arg-type
-native.write_options(encryption=UniformKey(b""), kms="keyring.json")  # error: arg-type
-native.read_options(3, kms="keyring.json")  # error: arg-type
+native.write_options(encryption=UniformKey(b""), keys="keyring.json")  # error: arg-type
+native.read_options(3, keys="keyring.json")  # error: arg-type
 SecureParquet("people")  # error: arg-type

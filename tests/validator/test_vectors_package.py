@@ -102,25 +102,25 @@ def output_of(python: Path, *arguments: object, folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_the_installed_package_has_every_case_and_its_files(python, tmp_path):
     found = json.loads(output_of(python, "-c", DUMP, folder=tmp_path))
     assert found == [{**fields_of(case), "digests": digests(case)} for case in load_cases(FOLDER)]
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_the_validator_reads_the_installed_folder(python, tmp_path):
     folder = Path(output_of(python, "-m", "parquet_bloom_vectors", folder=tmp_path).strip())
     assert folder.is_relative_to(python.parents[1])
     assert len(load_cases(folder)) == len(load_cases(FOLDER))
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_the_example_of_the_readme(python, tmp_path):
     output_of(python, "-m", "doctest", FOLDER / "README.md", folder=tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_the_wheel_has_the_vectors_and_not_their_builder(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
@@ -155,7 +155,7 @@ def test_the_command_finds_the_installed_vectors(monkeypatch, importable, tmp_pa
     assert json.loads(done.stdout)["total"] == len(load_cases(FOLDER, ["aad"]))
     shutil.rmtree(importable.parent)
     done = CliRunner().invoke(main, ["validate"])
-    assert done.exit_code == 2 and "install parquet-bloom-vectors" in done.output
+    assert done.exit_code == 2 and "pip install the folder vectors" in done.output
 
 
 #: a program that computes no hash right
@@ -164,6 +164,7 @@ WRONG = shlex.join([sys.executable, "-c", "import sys\n"
 HASHES = [case.name for case in load_cases(FOLDER, ["xxh64"])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("known", "code", "message"), [
     (HASHES, 0, ""),
     (["# comment", "", *(f"{name}  # why" for name in HASHES)], 0, ""),
@@ -177,6 +178,7 @@ def test_failures_that_are_known(tmp_path, known, code, message):
     assert done.exit_code == code and message in done.output
 
 
+@pytest.mark.slow
 def test_a_known_failure_that_is_repaired(tmp_path):
     """Names of other layers do not count: their cases have not run."""
     path = tmp_path / "known.txt"

@@ -18,6 +18,7 @@ from secure_bloom.errors import ColumnError
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet.bloom_filter import encode_filter
 from secure_bloom.parquet.header import encode_header
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.validator import load_cases
 from secure_bloom.validator.ours import _ways
 from secure_bloom.verify.findings import KINDS
@@ -175,8 +176,7 @@ class File:
     def __init__(self, mode=modes.PLAINTEXT, **options):
         self.keys = mode.keys
         self.data = bytearray(written(mode, **options))
-        self.footer = open_footer(bytes(self.data), secure_bloom.ParquetFile(
-            bytes(self.data), self.keys)._keys)
+        self.footer = open_footer(bytes(self.data), OpenFile(bytes(self.data), self.keys).keys)
 
     def chunk(self, column: str):
         return next(chunk for chunk in self.footer.row_groups[0] if chunk.column.path == column)
@@ -372,6 +372,7 @@ def test_a_column_of_a_type_that_has_no_hash():
 VECTORS = Path(__file__).parents[2] / "vectors"
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 def test_faulty_test_vectors_are_found_and_good_ones_pass():
     cases = load_cases(VECTORS, ["files"])

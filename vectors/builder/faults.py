@@ -260,8 +260,8 @@ def _written(mode: str) -> tuple[bytes, FileKeys]:
     options = BloomFilterOptions(ndv=1000, max_bytes=NUM_BYTES)
     secure_bloom.write_table(
         pa.table(_VALUES), sink, bloom_filters=dict.fromkeys(COLUMNS, options),
-        encryption=encryption, kms=kms, row_group_size=_ROWS, compression="none",
-        use_dictionary=False, write_statistics=False, store_schema=False)
+        encryption=encryption, keys=kms, row_group_size=_ROWS, compression="none",
+        use_dictionary=False, write_statistics=False, write_page_index=False, store_schema=False)
     if encryption is None:
         return sink.getvalue(), FileKeys()
     keys = KmsKeys(kms) if kms else ExplicitKeys(encryption.footer_key,

@@ -27,6 +27,7 @@ from secure_bloom.index.segment import Part, SegmentInfo
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.cache import CachedKms
+from secure_bloom.parquet.row_ranges import ALL_PARTS, ALL_ROWS, parts_of
 from secure_bloom.sbbf.column_type import ColumnType
 
 FOLDER = Path(__file__).parents[1] / "index"
@@ -35,13 +36,14 @@ COLUMN = "person.number"
 _TYPE = ColumnType("INT64", 0, pa.int64())
 _FILES = [[range(3), range(2, 5)], [range(4, 7)], [[]], [range(100, 120)]]
 _VALUES = [0, 2, 4, 6, 7, 100, 119, 120]
+_MANY_ROWS = 100_000  # of a row group
 
 
 class _Index:
     """A good index: two segments, and a file that was restamped."""
 
-    def __init__(self, folder: Path, is_encrypted: bool):
-        self.folder = folder
+    def __init__(self, folder: Path, is_encrypted: bool, has_ranges: bool = False):
+        self.folder, self.has_ranges = folder, has_ranges
         key = IndexKey(bytes(range(100, 132)), bytes(range(50, 66)))
         self.manifest = Manifest.new(COLUMN, "pii" if is_encrypted else None, None)
         if is_encrypted:
@@ -59,12 +61,14 @@ class _Index:
     def _segment(self, first: int, files: list) -> SegmentInfo:
         builder = SegmentBuilder(self.manifest.key, _TYPE)
         for number, groups in enumerate(files, first):
-            entry = _entry(number, len(groups))
+            entry = _entry(number, len(groups), _MANY_ROWS if self.has_ranges else 100)
             self.listing[entry.path] = entry.stamp
             added = builder.add_file(entry)
             for group, values in enumerate(groups):
                 hashes = [xxh64_intdigest(struct.pack("<q", value)) for value in values]
-                added.add(group, np.array(hashes, np.uint64))
+                for position, one in enumerate(hashes):
+                    added.add(group, np.array([one], np.uint64),
+                              _range(group, position) if self.has_ranges else ALL_ROWS)
         return builder.write(pa_fs.LocalFileSystem(), str(self.folder))
 
     def publish(self, version: int, body: Body) -> None:
@@ -84,9 +88,14 @@ class _Index:
             self.path(2).write_bytes(self.manifest.to_bytes())
 
 
-def _entry(number: int, row_groups: int) -> FileEntry:
+def _range(group: int, position: int) -> int:
+    """Return where a value is that comes at a position among those of its row group."""
+    return 1 + (7 * group + 13 * position) % 63
+
+
+def _entry(number: int, row_groups: int, rows: int = 100) -> FileEntry:
     return FileEntry(f"{number}.parquet", 1000 + number, 10**9 * (number + 1), f"{number:x}-9f",
-                     row_groups, 100 * row_groups, bytes([number]) * 16,
+                     row_groups, rows * row_groups, bytes([number]) * 16,
                      bytes([255 - number]) * 16, b"schema")
 
 
@@ -118,12 +127,20 @@ def _truncate(index: _Index) -> None:
 
 
 def _longer_fingerprints(index: _Index) -> None:
+    _change_geometry(index, fingerprint_bits=40)
+
+
+def _long_ranges(index: _Index) -> None:
+    _change_geometry(index, range_bits=7)
+
+
+def _change_geometry(index: _Index, **bits: int) -> None:
     info = index.manifest.body.segments[0]
     sealer = index.manifest.key.segment(bytes.fromhex(info.id))
     data = index.segment(0).read_bytes()
     start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     fields = json.loads(sealer.open(data[start:-8], ModuleType.FOOTER).to_pybytes())
-    fields["geometry"]["fingerprint_bits"] = 40
+    fields["geometry"] |= bits
     footer = sealer.seal(json.dumps(fields).encode(), ModuleType.FOOTER)
     data = data[:start] + footer + len(footer).to_bytes(4, "little") + b"SBX2"
     index.segment(0).write_bytes(data)
@@ -174,6 +191,9 @@ def _change_format(index: _Index) -> None:
     index.path(2).write_text(json.dumps(fields))
 
 
+#: with the ranges of rows that have values
+HAVE_RANGES = ("ranges", "long-ranges")
+
 #: name -> the one thing that is wrong
 BAD: dict[str, tuple[str, Callable[[_Index], None]]] = {
     "changed-page": ("a byte of a page was changed", _flip),
@@ -187,6 +207,7 @@ BAD: dict[str, tuple[str, Callable[[_Index], None]]] = {
     "unknown-field-of-segment": ("the manifest has an unknown field of a segment",
                                  _unknown_field_of_segment),
     "other-fingerprints": ("fingerprints of a segment have 40 bits", _longer_fingerprints),
+    "long-ranges": ("ranges of a segment have 7 bits", _long_ranges),
     "older-as-newer": ("an older manifest has the name of a newer one", _older_as_newer),
     "other-format": ("the manifest has an unknown format", _change_format),
     "other-column": ("the manifest belongs to another column",
@@ -203,7 +224,7 @@ def _tear(index: _Index) -> None:
 GOOD: dict[str, tuple[bool, Callable[[_Index], object]]] = {
     "encrypted": (True, lambda index: None), "open": (False, lambda index: None),
     "small-pages": (True, lambda index: None), "torn-manifest": (True, _tear),
-    "parts": (True, _split)}
+    "parts": (True, _split), "ranges": (True, lambda index: None)}
 
 
 # --- building ------------------------------------------------------------------------------------
@@ -223,7 +244,7 @@ def build(folder: Path) -> None:
         target.mkdir(parents=True)
         page_bits = 3 if name in ("small-pages", "swapped-pages") else 13
         with _fixed_random(name), mock.patch.object(geometry, "_PAGE_BITS", page_bits):
-            index = _Index(target, is_encrypted)
+            index = _Index(target, is_encrypted, name in HAVE_RANGES)
             change(index)
         asked = {"column": COLUMN, "files": [":".join(map(str, (path, *stamp))) for path, stamp
                                              in sorted(index.listing.items())],
@@ -233,17 +254,20 @@ def build(folder: Path) -> None:
         case = {"name": f"index-{name}", "operation": "lookup", "origin": "secure_bloom",
                 "checked_by": ["tests/index/format_reader.py"], "input": asked}
         case |= {"outcome": "refused", "fault": fault} if fault is not None \
-            else {"outcome": "answered", "output": {"found": list(_found()),
+            else {"outcome": "answered", "output": {"found": list(_found(name in HAVE_RANGES)),
                                                     "uncovered": ["new.parquet"]}}
         (target / "case.json").write_text(json.dumps(case, indent=1) + "\n")
 
 
-def _found() -> Iterator[str]:
+def _found(has_ranges: bool) -> Iterator[str]:
     for position, value in enumerate(_VALUES):
         for number, groups in enumerate(_FILES):
             for group, values in enumerate(groups):
                 if value in values:
-                    yield f"{position}:{number}.parquet:{group}"
+                    range_ = _range(group, list(values).index(value)) if has_ranges else ALL_ROWS
+                    [parts] = parts_of(np.array([range_], np.uint64)).tolist()
+                    where = "" if parts == ALL_PARTS else f":{parts:08x}"
+                    yield f"{position}:{number}.parquet:{group}{where}"
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ from vectors.builder.vectorize import good, read_plainly
 
 ORIGIN = f"{OURS}, pyarrow {version('pyarrow')}"
 ROWS, GROUP_ROWS = 11, 6
-LEAN = {"use_dictionary": False, "write_statistics": False, "store_schema": False,
-        "compression": "none", "store_decimal_as_integer": True}
+LEAN = {"use_dictionary": False, "write_statistics": False, "write_page_index": False,
+        "store_schema": False, "compression": "none", "store_decimal_as_integer": True}
 
 
 def ours() -> Iterator[FileVector]:

@@ -25,7 +25,7 @@ def make_and_find(story: Story, flights: pa.Table, output: Path, keyring: Keyrin
     story.say("Some writers encrypt a column, but leave its Bloom filters in plaintext. This is "
               "such a file. An attacker without any key tries all tail numbers of five digits.")
     path.write_bytes(leaking_file(
-        flights, ["tailnum"], keyring, kms=keyring, row_group_size=_ROW_GROUP_ROWS,
+        flights, ["tailnum"], keyring, row_group_size=_ROW_GROUP_ROWS,
         encryption=EncryptionConfiguration("footer", {"pii": ["tailnum"]}, plaintext_footer=True)))
     guesses = [f"N{number}" for number in range(10_000, 100_000)]
     before = _confirmed(path, guesses)

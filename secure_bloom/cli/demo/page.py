@@ -6,7 +6,7 @@ from html import escape
 
 from secure_bloom import __version__
 from secure_bloom.cli.demo.story import Bar, Bars, Cells, Chapter, Code, Output, Part, Story, Text
-from secure_bloom.html_page import html_page
+from secure_bloom.html_page import card, html_page
 
 _PER_LINE = 34  # cells
 _CELL = 20
@@ -33,7 +33,7 @@ def render_page(story: Story) -> str:
 
 
 def _cards(story: Story) -> str:
-    cards = "".join(f"<div class=\"card\"><b>{escape(figure)}</b>{escape(text)}</div>"
+    cards = "".join(card(figure, escape(text))
                     for figure, text in (chapter.highlight for chapter in story.chapters
                                          if chapter.highlight is not None))
     return f"<div class=\"cards\">{cards}</div>"

@@ -16,6 +16,7 @@ import pyarrow as pa
 from secure_bloom import ParquetFile
 from secure_bloom.cli.demo.story import Code, Story
 from secure_bloom.display import count
+from secure_bloom.errors import installation
 from secure_bloom.examples.flights import AIRCRAFT, ROW_GROUP_ROWS
 from secure_bloom.keys import Keyring
 from secure_bloom.policy import Policy
@@ -41,7 +42,7 @@ def write_and_read(story: Story, flights: pa.Table, output: Path, keyring: Keyri
 def _missing() -> str | None:
     """What has to be installed first, if anything."""
     if importlib.util.find_spec("pyspark") is None:
-        return "PySpark is not installed. Run: pip install 'secure_bloom[spark]'"
+        return f"PySpark is not installed. Run: {installation('spark')}"
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         return "Spark needs Java 17, and java is not on the PATH. Install it, or set JAVA_HOME."
     return None

@@ -35,6 +35,7 @@ from secure_bloom.examples.flights import (
 )
 from secure_bloom.index.planning import IndexUse
 from secure_bloom.keys import Keyring
+from secure_bloom.reading.open_file import OpenFile
 
 _SHOWN = ("carrier", "flight", "tailnum", "dest")  # columns of the report
 _FILTERS = [("tailnum", "==", AIRCRAFT)]
@@ -110,7 +111,7 @@ def _write(tour: Tour) -> None:
     secure_bloom.write_table(tour.flights, tour.file, bloom_filters=BLOOM_FILTERS,
                              encryption=encryption(), keys=tour.keyring,
                              row_group_size=ROW_GROUP_ROWS)
-    with ParquetFile(tour.file, tour.keyring) as file:
+    with OpenFile(tour.file, tour.keyring) as file:
         result = report.inspect_file(file)
     result["columns"] = [column for column in result["columns"] if column["column"] in _SHOWN]
     story.add(Output(report.render_inspection(result)))
@@ -137,6 +138,26 @@ def _look_up(tour: Tour) -> None:
               f"the same {count(expected, 'flight')}.")
     story.highlight(f"{len(kept)} of {cells.number}", "row groups read by a lookup")
     _check(rows.num_rows, expected)
+    _look_up_pages(tour)
+
+
+def _look_up_pages(tour: Tour) -> None:
+    """Look the aircraft up in one large row group."""
+    story, file = tour.story, tour.output / "flights-in-one-row-group.parquet"
+    secure_bloom.write_table(tour.flights, file, bloom_filters=BLOOM_FILTERS,
+                             encryption=encryption(), keys=tour.keyring,
+                             row_group_size=tour.flights.num_rows)
+    flights = secure_bloom.dataset(file, tour.keyring)
+    rows = flights.to_table(filter=pc.field("tailnum") == AIRCRAFT)
+    assert flights.report is not None  # of the scan
+    read = flights.report.by_pages
+    story.say("Of a large row group, only pages are read. This is the same lookup in a file that "
+              "has all flights in one row group: it searches the pages of tail numbers, and then "
+              "reads the pages of the other columns that have the flight.")
+    story.add(Bars("Pages of the one row group", (
+        Bar("all of its pages", read.pages, f"{read.pages:,}", "none"),
+        Bar("read by the lookup", read.read_pages, f"{read.read_pages:,}", "protected"))))
+    _check(rows.num_rows, 1)
 
 
 def _query(tour: Tour) -> None:
@@ -213,7 +234,7 @@ def _erase(tour: Tour) -> None:
 def _try_it_yourself(tour: Tour) -> None:
     command = "secure-bloom" if shutil.which("secure-bloom") else \
         os.path.relpath(Path(sys.executable).parent / "secure-bloom")
-    where = f"{tour.file} --keyring {tour.keyring.path}"
+    where = f"{tour.file} --keys {tour.keyring.path}"
     click.secho("\nTry it yourself", bold=True)
     click.echo(f"  {command} inspect {where}\n"
                f"  {command} probe {where} --column tailnum --value N14228\n"

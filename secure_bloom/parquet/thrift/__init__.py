@@ -11,10 +11,15 @@ from secure_bloom.parquet.thrift.protocol import (
     MAX_DEPTH,
     STRUCT,
     decode_binaries,
+    decode_booleans,
     decode_int,
+    decode_integers,
+    decode_varints,
     encode_int,
     encode_varint,
     end_of_struct,
+    read_list_header,
+    signed,
 )
 from secure_bloom.parquet.thrift.tree import (
     MAX_REMEMBERED,
@@ -31,6 +36,7 @@ from secure_bloom.parquet.thrift.tree import (
 )
 
 __all__ = ["BINARY", "BYTE", "I16", "I32", "I64", "LIST", "MAX_DEPTH", "MAX_REMEMBERED", "STRUCT",
-           "Layout", "Recurring", "Slices", "Struct", "decode", "decode_binaries", "decode_int",
-           "each", "encode", "encode_int", "encode_varint", "end_of_struct", "kernels_for",
-           "may_have_extensions", "no_garbage_collection", "structs", "without_extensions"]
+           "Layout", "Recurring", "Slices", "Struct", "decode", "decode_binaries",
+           "decode_booleans", "decode_int", "decode_integers", "decode_varints", "each", "encode",
+           "encode_int", "encode_varint", "end_of_struct", "kernels_for", "may_have_extensions",
+           "no_garbage_collection", "read_list_header", "signed", "structs", "without_extensions"]

@@ -13,12 +13,15 @@ Layout of the protocol, as far as it is used here (Thrift, "thrift-compact-proto
 
 from __future__ import annotations
 
+import numpy as np
+
 from secure_bloom.errors import FormatError
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
 
 MAX_DEPTH = 64  #: of a value that is not decoded
 MIN_ID, MAX_ID = -1 << 15, (1 << 15) - 1  #: of a field: other libraries wrap others to 16 bits
+_LONGEST_VARINT = 10  # bytes of 64 bits
 _FIXED_SIZE = {BYTE: 1, DOUBLE: 8, UUID: 16}
 
 
@@ -58,6 +61,56 @@ def decode_binaries(raw: bytes) -> list[bytes]:
     except IndexError:
         raise FormatError("a Thrift list is truncated") from None
     return found
+
+
+def decode_integers(raw: bytes) -> np.ndarray:
+    """Return the values of a list of I16, I32 or I64, as int64."""
+    try:
+        size, type_, position = read_list_header(raw, 0)
+    except IndexError:
+        raise FormatError("a Thrift list is truncated") from None
+    if not I16 <= type_ <= I64:
+        raise FormatError("a Thrift list has elements of another type")
+    found = decode_varints(raw[position:])
+    if len(found) != size:
+        raise FormatError("a Thrift list has another length than it says")
+    return signed(found)
+
+
+def decode_varints(data: bytes) -> np.ndarray:
+    """Return unsigned varints, one behind the other, as uint64, shape (n,).
+
+    Raises FormatError if the last one is truncated, or one is longer than 10 bytes.
+    """
+    octets = np.frombuffer(data, np.uint8)
+    if not len(octets):
+        return np.zeros(0, np.uint64)
+    if octets[-1] >= 0x80:
+        raise FormatError("a Thrift integer is truncated")
+    ends = np.flatnonzero(octets < 0x80) + 1
+    starts = np.concatenate([[0], ends[:-1]])
+    lengths = ends - starts
+    if lengths.max() > _LONGEST_VARINT:
+        raise FormatError("a Thrift varint is longer than 10 bytes")
+    places = np.arange(len(octets)) - np.repeat(starts, lengths)
+    return np.add.reduceat((octets & 0x7F).astype(np.uint64) << (7 * places).astype(np.uint64),
+                           starts)
+
+
+def signed(values: np.ndarray) -> np.ndarray:
+    """Return what unsigned varints stand for in zigzag encoding, as int64."""
+    return (values >> np.uint64(1)).astype(np.int64) ^ -(values & np.uint64(1)).astype(np.int64)
+
+
+def decode_booleans(raw: bytes) -> list[bool]:
+    """Return the values of a list of booleans, of which each is a byte."""
+    try:
+        size, type_, position = read_list_header(raw, 0)
+    except IndexError:
+        raise FormatError("a Thrift list is truncated") from None
+    if type_ not in (TRUE, FALSE):
+        raise FormatError("a Thrift list has elements of another type")
+    return [byte == 1 for byte in raw[position:position + size]]
 
 
 def encode_varint(value: int) -> bytes:

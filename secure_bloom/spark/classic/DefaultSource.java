@@ -2,6 +2,7 @@ package secure_parquet;
 
 import java.util.Collections;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Iterator;
 import java.util.Locale;
 import java.util.Map;
@@ -11,10 +12,14 @@ import org.apache.spark.sql.connector.catalog.SessionConfigSupport;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.SupportsDynamicOverwrite;
+import org.apache.spark.sql.connector.write.SupportsTruncate;
+import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.internal.SQLConf;
@@ -34,6 +39,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 public final class DefaultSource extends PythonDataSourceV2 implements SessionConfigSupport {
   static final String NAME = "secure_parquet";
   static final String POLICY = "policy";
+  private static final String PARTITION_BY = "partition_by";
   private static final String[] SECRETS = {"parquet.encryption.key.list"};
 
   /** Spark takes options from settings of the session: spark.datasource.secure_parquet.policy. */
@@ -45,13 +51,34 @@ public final class DefaultSource extends PythonDataSourceV2 implements SessionCo
     Table table = super.getTable(schema, partitioning, properties);
     String provider = (String) properties.get(TableCatalog.PROP_PROVIDER);
     if (!NAME.equalsIgnoreCase(provider)) {
-      return new PathTable(table); // of load() or save(), whose options Spark passes itself
+      return new PathTable(this, table); // of load() or save(), whose options Spark passes itself
     }
+    Map options = options(properties);
     if (partitioning.length > 0) {
-      throw new IllegalArgumentException("PARTITIONED BY, CLUSTERED BY and CLUSTER BY do not reach "
-          + NAME + ": use OPTIONS (partition_by 'column, column') instead");
+      String names = names(partitioning);
+      if (options.containsKey(PARTITION_BY) && !options.get(PARTITION_BY).equals(names)) {
+        throw new IllegalArgumentException("the table has PARTITIONED BY and option " + PARTITION_BY
+            + ": remove the option");
+      }
+      options.put(PARTITION_BY, names);
     }
-    return new CatalogTable(table, options(properties), properties);
+    return new CatalogTable(table, options, properties, partitioning);
+  }
+
+  /** The columns of PARTITIONED BY, as a list in JSON. */
+  private static String names(Transform[] partitioning) {
+    StringBuilder names = new StringBuilder();
+    for (int i = 0; i < partitioning.length; i++) {
+      String[] column = partitioning[i].references().length == 1
+          ? partitioning[i].references()[0].fieldNames() : new String[0];
+      if (!"identity".equals(partitioning[i].name()) || column.length != 1) {
+        throw new IllegalArgumentException("CLUSTERED BY, CLUSTER BY and functions in PARTITIONED "
+            + "BY do not reach " + NAME + ": use PARTITIONED BY (column, column)");
+      }
+      names.append(i == 0 ? "[" : ", ").append('"').append(
+          column[0].replace("\\", "\\\\").replace("\"", "\\\"")).append('"');
+    }
+    return names.append("]").toString();
   }
 
   /** What OPTIONS and LOCATION of a table say. */
@@ -71,17 +98,17 @@ public final class DefaultSource extends PythonDataSourceV2 implements SessionCo
     for (int i = 0; i < SECRETS.length; i++) {
       if (options.containsKey(SECRETS[i])) {
         throw new IllegalArgumentException("option " + SECRETS[i] + ": keys must not be stored in "
-            + "a catalog: put them in a keyring file, and specify it in option keyring");
+            + "a catalog: put them in a keyring file, and specify it in option keys");
       }
     }
     return options;
   }
 
-  /** Spark's own table; a new one for each use, because it keeps the options of its first use. */
-  static Table pythonTable(StructType schema) {
+  /** Spark's own source; a new one for each use, because it keeps the options of its first use. */
+  static PythonDataSourceV2 pythonSource() {
     PythonDataSourceV2 source = new PythonDataSourceV2();
     source.setShortName(NAME);
-    return source.getTable(schema, new Transform[0], Collections.EMPTY_MAP);
+    return source;
   }
 }
 
@@ -108,12 +135,15 @@ abstract class WrappedTable implements SupportsRead, SupportsWrite {
 
 /** A folder; the writer is told how the session overwrites partitions. */
 final class PathTable extends WrappedTable {
-  PathTable(Table table) {
+  private final PythonDataSourceV2 source;
+
+  PathTable(PythonDataSourceV2 source, Table table) {
     super(table);
+    this.source = source;
   }
 
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return ((SupportsRead) table).newScanBuilder(options);
+    return new Scans(DefaultSource.NAME, source, schema(), options);
   }
 
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
@@ -124,10 +154,12 @@ final class PathTable extends WrappedTable {
 final class CatalogTable extends WrappedTable {
   private final Map options;
   private final Map properties;
+  private final Transform[] partitioning;
 
-  CatalogTable(Table table, Map options, Map properties) {
+  CatalogTable(Table table, Map options, Map properties, Transform[] partitioning) {
     super(table);
     this.options = options;
+    this.partitioning = partitioning;
     this.properties = new HashMap(properties);
     this.properties.remove("path"); // which Spark shows as the location
   }
@@ -137,14 +169,25 @@ final class CatalogTable extends WrappedTable {
   }
 
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap query) {
-    return ((SupportsRead) DefaultSource.pythonTable(schema())).newScanBuilder(merged(query));
+    return new Scans(DefaultSource.NAME, DefaultSource.pythonSource(), schema(), merged(query));
+  }
+
+  public Transform[] partitioning() {
+    return partitioning;
+  }
+
+  public Set capabilities() {
+    Set all = new HashSet(table.capabilities());
+    all.add(TableCapability.OVERWRITE_DYNAMIC);
+    return all;
   }
 
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
     Map merged = new HashMap(merged(info.options()));
     merged.put("of_table", "true"); // so some may be for reading only
-    SupportsWrite writing = (SupportsWrite) DefaultSource.pythonTable(schema());
-    return writing.newWriteBuilder(WriteInfo.withSession(info, merged));
+    SupportsWrite writing = (SupportsWrite) DefaultSource.pythonSource().getTable(
+        schema(), new Transform[0], Collections.EMPTY_MAP);
+    return new Writes(writing, info, merged);
   }
 
   /** The options of the table, and those of one query, which win. */
@@ -155,8 +198,38 @@ final class CatalogTable extends WrappedTable {
   }
 }
 
+/** A write to a table: it appends, replaces the table, or replaces partitions. */
+final class Writes implements SupportsTruncate, SupportsDynamicOverwrite {
+  private final SupportsWrite table;
+  private final LogicalWriteInfo info;
+  private final Map options;
+  private boolean truncates = false;
+
+  Writes(SupportsWrite table, LogicalWriteInfo info, Map options) {
+    this.table = table;
+    this.info = info;
+    this.options = options;
+  }
+
+  public WriteBuilder truncate() {
+    truncates = true;
+    return this;
+  }
+
+  /** As writeTo(...).overwritePartitions() asks for, whatever the setting of the session. */
+  public WriteBuilder overwriteDynamicPartitions() {
+    options.put(WriteInfo.OVERWRITE.toLowerCase(Locale.ROOT), "dynamic");
+    return truncate();
+  }
+
+  public Write build() {
+    WriteBuilder python = table.newWriteBuilder(WriteInfo.withSession(info, options));
+    return (truncates ? ((SupportsTruncate) python).truncate() : python).build();
+  }
+}
+
 final class WriteInfo implements LogicalWriteInfo {
-  private static final String OVERWRITE = "partitionOverwriteMode";
+  static final String OVERWRITE = "partitionOverwriteMode";
   private final LogicalWriteInfo info;
   private final CaseInsensitiveStringMap options;
 

@@ -1,10 +1,11 @@
-"""What ``register`` adds to a classic session, whose JVM is accessible: two Java classes.
+"""What ``register`` adds to a classic session, whose JVM is accessible: Java classes.
 
-- ``secure_parquet.DefaultSource`` passes the options of catalog tables to the data source.
+- ``secure_parquet.DefaultSource`` passes the options of catalog tables, and the conditions of
+  queries, to the data source.
 - ``SensitiveWrites`` makes Spark refuse to write sensitive columns with formats that do not
   encrypt.
 
-With Spark Connect the JVM is not accessible, and neither class is available.
+With Spark Connect the JVM is not accessible, and they are not available.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ if TYPE_CHECKING:
 
 #: For the rules of Spark's optimizer that check writes, also those of other packages.
 SHARED = tuple((__package__, name) for name in ("Installed.java", "StreamWrites.java"))
-_SOURCES = ((__package__, "DefaultSource.java"), *SHARED, (__package__, "SensitiveWrites.java"))
+_SOURCES = (*((__package__, name) for name in ("Conditions.java", "Scans.java",
+                                               "DefaultSource.java")),
+            *SHARED, (__package__, "SensitiveWrites.java"))
 _TABLES = "secure_parquet.DefaultSource"
 _WRITES = "secure_bloom.spark.SensitiveWrites"
 _log = logging.getLogger("secure_bloom.spark")
 
 
 def extend(spark: SparkSession) -> None:
-    """Add both classes to a session; repeated calls are harmless.
+    """Add the classes to a session; repeated calls are harmless.
 
     In a Spark Connect session, nothing is done. If the platform denies access to the JVM, a warning
     is logged.
@@ -42,8 +45,9 @@ def extend(spark: SparkSession) -> None:
             _load(spark.sparkContext, loader)
         loader.loadClass(_WRITES).newInstance().install(spark._jsparkSession)
     except Exception as error:  # whatever py4j or the platform raises
-        _log.warning("catalog tables do not receive their options, and sensitive columns are not "
-                     "checked in Spark's own writers: %s", error)
+        _log.warning("conditions of queries skip nothing, catalog tables do not receive their "
+                     "options, and sensitive columns are not checked in Spark's own writers: %s",
+                     error)
 
 
 def register(spark: SparkSession, source: type[DataSource]) -> None:

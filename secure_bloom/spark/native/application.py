@@ -19,8 +19,10 @@ from cryptography.hazmat.primitives.asymmetric.padding import MGF1, OAEP
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
-from secure_bloom.errors import MissingExtraError, SecureBloomError, UnsupportedError
+from secure_bloom.arguments import checks_arguments
+from secure_bloom.errors import SecureBloomError, UnsupportedError, needs_extra
 from secure_bloom.keys.kms import wrap_locally
+from secure_bloom.policy.environment import environment_policy
 from secure_bloom.policy.policy import as_policy
 from secure_bloom.spark.classic import SHARED
 from secure_bloom.spark.java import build_jar
@@ -52,6 +54,7 @@ _REDACTION = "spark.redaction.regex"
 _TASKS_PER_CORE = 4
 
 
+@checks_arguments
 def enable(spark: SparkSession, *, plaintext: bool = False,
            policy: Policy | FilePath | None = None) -> None:
     """Install the class that provides our keys to Spark's own Parquet writer and reader.
@@ -60,8 +63,9 @@ def enable(spark: SparkSession, *, plaintext: bool = False,
     compiler and sent to the executors.
 
     From then on, a Parquet write of the session without encryption fails, because Spark drops
-    options in some cases: see docs/native.md. In the whole application, columns whose metadata
-    names a master key (``secure_bloom.key``) are encrypted with it, or the write fails.
+    options in some cases: see the page "Spark's own Parquet writer and reader". In the whole
+    application, columns whose metadata names a master key (``secure_bloom.key``) are encrypted with
+    it, or the write fails.
 
     Parameters
     ----------
@@ -71,10 +75,10 @@ def enable(spark: SparkSession, *, plaintext: bool = False,
         Allow Parquet writes without encryption. If false, a write without encryption must set its
         option ``plaintext`` to ``true``.
     policy : Policy, str or path, optional
-        Which columns must be encrypted; see ``docs/policy.md``. From then on, a Parquet write of
-        the session fails if a file would not meet it, or if options of the write would replace
-        this class or the policy.
-        Default: the policy of an earlier call stays.
+        Which columns must be encrypted; see the page "One policy for all files". From then on, a
+        Parquet write of the session fails if a file would not meet it, or if options of the write
+        would replace this class or the policy. Default: the policy of an earlier call stays;
+        without one, that of the environment.
 
     Raises
     ------
@@ -83,6 +87,10 @@ def enable(spark: SparkSession, *, plaintext: bool = False,
     UnsupportedError
         If the session is a Spark Connect session; if the session or the whole application has
         another ``parquet.crypto.factory.class``; if Spark would show the application's private key.
+
+    Examples
+    --------
+    >>> native.enable(spark, policy="policy.toml")  # doctest: +SKIP
     """
     context = _java_context(spark)
     found = as_policy(policy)
@@ -97,6 +105,8 @@ def enable(spark: SparkSession, *, plaintext: bool = False,
         _factory(spark).publicKey(conf)
     for name in _RULES:
         _new(spark, name).install(cast("Any", spark)._jsparkSession)
+    if found is None and spark.conf.get(_POLICY, None) is None:
+        found = environment_policy()
     if found is not None:
         spark.conf.set(_POLICY, policy_option(found))
     conf.set(FACTORY_OPTION, FACTORY)
@@ -177,11 +187,8 @@ def _lines(text: str) -> list[str]:
 
 
 def _session_class() -> Any:
-    try:
+    with needs_extra("secure_bloom.spark.native needs PySpark 4.0 or newer", "spark"):
         from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise MissingExtraError(f"secure_bloom.spark.native needs PySpark 4.0 or newer ({error}): "
-                                'pip install "secure_bloom[spark]"') from error
     return SparkSession
 
 

@@ -8,6 +8,7 @@ from collections.abc import Container, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from secure_bloom.arguments import checks_arguments
 from secure_bloom.errors import (
     NO_KEY,
     AuthenticationError,
@@ -17,8 +18,8 @@ from secure_bloom.errors import (
     error_location,
 )
 from secure_bloom.keys.cache import cached
-from secure_bloom.keys.environment import open_client
 from secure_bloom.keys.material import KeyMaterial
+from secure_bloom.keys.retrieval import open_client
 from secure_bloom.spark.native.application import FACTORY, FACTORY_OPTION, READ, Application
 
 if TYPE_CHECKING:
@@ -32,8 +33,9 @@ _ERRORS = {"keys": KeyRetrievalError, "material": KeyNotFoundError, "tag": Authe
 _log = logging.getLogger("secure_bloom.spark")
 
 
-def read_options(path: str | Iterable[str], keys: KeyUnwrapper | FilePath | None = None, *,
-                 kms: KeyUnwrapper | FilePath | None = None) -> dict[str, str]:
+@checks_arguments
+def read_options(path: str | Iterable[str], keys: KeyUnwrapper | FilePath | None = None) \
+        -> dict[str, str]:
     """Return options for Spark's own Parquet reader. They are valid in this application only.
 
     The executors open the footers of all files; each distinct key-encryption key in them is
@@ -47,8 +49,6 @@ def read_options(path: str | Iterable[str], keys: KeyUnwrapper | FilePath | None
         The files or folders that ``spark.read.parquet`` is to read, from any writer.
     keys : KmsClient, path of a keyring, or URI of a KMS, optional
         It is used by the driver only. Default: the KMS of the environment.
-    kms
-        Alias of ``keys``; pass only one of them.
 
     Returns
     -------
@@ -65,8 +65,13 @@ def read_options(path: str | Iterable[str], keys: KeyUnwrapper | FilePath | None
         If a file fails authentication with its keys, or is not a valid Parquet file.
     FileNotFoundError
         If there are no files.
+
+    Examples
+    --------
+    >>> options = native.read_options("/data/people", "keyring.json")  # doctest: +SKIP
+    >>> spark.read.options(**options).parquet("/data/people")  # doctest: +SKIP
     """
-    unwrapped = _Keys(open_client(keys, kms))
+    unwrapped = _Keys(open_client(keys))
     application = Application.active()
     pending = application.files(path)
     if not pending:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.fs as pa_fs
 
+from secure_bloom.arguments import checks_arguments
 from secure_bloom.crypto.modules import ModuleCipher
+from secure_bloom.display import Result
 from secure_bloom.errors import (
     EncryptionMismatchError,
     FileError,
@@ -19,17 +21,16 @@ from secure_bloom.errors import (
     UnsupportedError,
     error_location,
 )
-from secure_bloom.keys.cache import cached
-from secure_bloom.keys.environment import open_client
 from secure_bloom.keys.material import find_material
+from secure_bloom.keys.retrieval import open_client
 from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, Disjoint, detect_filter, read_filter
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.redaction import has_readable_bounds
 from secure_bloom.parquet.schema import is_at_or_below
 from secure_bloom.policy.policy import as_policy
-from secure_bloom.policy.reading import violations
 from secure_bloom.policy.slips import RuleUsage, warn_of
-from secure_bloom.reader import ParquetFile
+from secure_bloom.policy.violations import violations
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
 from secure_bloom.spark.native.writing import checked_encryption
 from secure_bloom.spark.options.encryption import keys_by_column
@@ -40,7 +41,7 @@ from secure_bloom.storage.summary_files import SUMMARY_NAMES
 from secure_bloom.storage.table_formats import is_deletion_vector
 from secure_bloom.storage.versions import without_subtree
 from secure_bloom.storage.visibility import files_below, is_hidden
-from secure_bloom.verify.findings import Finding
+from secure_bloom.verify.findings import VerifyFinding
 
 if TYPE_CHECKING:
     from secure_bloom.encryption import EncryptionConfiguration
@@ -52,8 +53,8 @@ if TYPE_CHECKING:
 _FILES_AT_ONCE = 8
 
 
-@dataclass(frozen=True)
-class Verification:
+@dataclass(frozen=True, repr=False)
+class Verification(Result):
     """What :func:`verify` has checked, if there are no findings.
 
     Attributes
@@ -72,10 +73,11 @@ class Verification:
     without_filter: int = 0
 
 
+@checks_arguments
 def verify(path: FilePath, *, encryption: EncryptionConfiguration | None = None,
            bloom_filters: BloomFilters = None, keys: KeyUnwrapper | FilePath | None = None,
-           policy: Policy | FilePath | None = None, filesystem: pa_fs.FileSystem | None = None,
-           kms: KeyUnwrapper | FilePath | None = None) -> Verification:
+           policy: Policy | FilePath | None = None, filesystem: pa_fs.FileSystem | None = None) \
+        -> Verification:
     """Check in the files themselves that they are encrypted as requested.
 
     Options that did not reach Spark's writer leave no trace except plaintext files. So call this
@@ -99,12 +101,10 @@ def verify(path: FilePath, *, encryption: EncryptionConfiguration | None = None,
         It must be able to unwrap; KeyEncryptionKeys unwrap what was written with them. Default: the
         KMS of the environment.
     policy : Policy, str or path, optional
-        What must be encrypted, by name; see ``docs/policy.md``. Without ``encryption``, files of
-        which it requires nothing may be in plaintext.
+        What must be encrypted, by name; see the page "One policy for all files". Without
+        ``encryption``, files of which it requires nothing may be in plaintext.
     filesystem : pyarrow.fs.FileSystem, optional
         Default: local, or by URI.
-    kms
-        Alias of ``keys``; pass only one of them.
 
     Warns
     -----
@@ -119,6 +119,10 @@ def verify(path: FilePath, *, encryption: EncryptionConfiguration | None = None,
         If a key cannot be obtained.
     FileNotFoundError
         If there are no files.
+
+    Examples
+    --------
+    >>> native.verify("/data/people", policy="policy.toml")  # doctest: +SKIP
     """
     rules = as_policy(policy)
     if encryption is not None or rules is None:
@@ -134,7 +138,7 @@ def verify(path: FilePath, *, encryption: EncryptionConfiguration | None = None,
     if not files:
         raise FileNotFoundError(f"there are no files in {path}")
     usage = RuleUsage()
-    check = partial(_check_file, encryption, rules, filters, cached(open_client(keys, kms)),
+    check = partial(_check_file, encryption, rules, filters, open_client(keys),
                     filesystem, usage)
     with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
         checks = list(pool.map(check, files))
@@ -147,10 +151,10 @@ def verify(path: FilePath, *, encryption: EncryptionConfiguration | None = None,
         "row_groups", "encrypted_filters", "plain_filters", "without_filter")))
 
 
-def _summaries(paths: Iterable[str]) -> list[Finding]:
+def _summaries(paths: Iterable[str]) -> list[VerifyFinding]:
     """Report summary files, which repeat schema and statistics of encrypted files in plaintext."""
-    return [Finding("policy", "this summary file repeats footers of other files in plaintext: "
-                    "remove it", path)
+    return [VerifyFinding("policy", "this summary file repeats footers of other files in "
+                          "plaintext: remove it", path)
             for path in sorted(paths) if posixpath.basename(path) in SUMMARY_NAMES]
 
 
@@ -161,7 +165,7 @@ def _check_file(encryption: EncryptionConfiguration | None, policy: Policy | Non
         policy = policy.for_path(without_subtree(filesystem, path)[1])
     check = _FileCheck(encryption, policy, filters, path)
     try:
-        with error_location(file=path), ParquetFile(path, kms, filesystem=filesystem) as file, \
+        with error_location(file=path), OpenFile(path, kms, filesystem=filesystem) as file, \
                 file.one_version():
             check.run(file, file.read_key_material)
             if policy is not None:
@@ -180,14 +184,14 @@ class _FileCheck:
         self._encryption, self._policy = encryption, policy
         self._filters, self._name = filters, name
         self._keys = keys_by_column(encryption)
-        self.findings: list[Finding] = []
+        self.findings: list[VerifyFinding] = []
         self.row_groups = self.encrypted_filters = self.plain_filters = self.without_filter = 0
 
     def report(self, message: str, **place: Any) -> None:
         """Add a finding."""
-        self.findings.append(Finding("policy", message, self._name, **place))
+        self.findings.append(VerifyFinding("policy", message, self._name, **place))
 
-    def run(self, file: ParquetFile, read_external: Callable[[], Mapping[str, str]]) -> None:
+    def run(self, file: OpenFile, read_external: Callable[[], Mapping[str, str]]) -> None:
         """Compare footer, columns and filters."""
         self._read_external = read_external
         for found in () if self._policy is None else violations(self._policy, file.footer):
@@ -213,7 +217,7 @@ class _FileCheck:
             self._check_bounds(chunk)
             self._check_filter(file, chunk, disjoint)
 
-    def _check_footer(self, file: ParquetFile, asked: EncryptionConfiguration) -> None:
+    def _check_footer(self, file: OpenFile, asked: EncryptionConfiguration) -> None:
         footer = file.footer
         if footer.has_encrypted_footer == asked.plaintext_footer:
             self.report("its footer is " + ("plaintext, not encrypted" if asked.plaintext_footer
@@ -264,7 +268,7 @@ class _FileCheck:
             self.report("minimum and maximum of the encrypted column can be read without its key: "
                         "withdraw the file, and rewrite it", **chunk.place)
 
-    def _check_filter(self, file: ParquetFile, chunk: ColumnChunk, disjoint: Disjoint) -> None:
+    def _check_filter(self, file: OpenFile, chunk: ColumnChunk, disjoint: Disjoint) -> None:
         where = chunk.bloom_filter
         if where is None:
             if chunk.column.path in self._filters:

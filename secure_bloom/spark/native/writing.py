@@ -7,10 +7,11 @@ import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from secure_bloom.arguments import checks_arguments
 from secure_bloom.encryption import EncryptionConfiguration, UniformKey, as_configuration
 from secure_bloom.errors import PolicyError, UnsupportedError
-from secure_bloom.keys.environment import open_client
 from secure_bloom.keys.material import KeyMaterial
+from secure_bloom.keys.retrieval import open_client
 from secure_bloom.keys.wrapping import KeyEncryptionKeys
 from secure_bloom.policy.policy import as_policy
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
@@ -21,7 +22,8 @@ from secure_bloom.spark.options.options import ENABLED, FPP, NDV
 from secure_bloom.spark.options.options import MAX_BYTES as MAX_BYTES_OPTION
 
 if TYPE_CHECKING:
-    from secure_bloom.keys.wrapping import WritingKms
+    from secure_bloom.keys.cache import CachedKms
+    from secure_bloom.keys.wrapping import WritingKeys
     from secure_bloom.policy.policy import Policy
     from secure_bloom.storage.files import FilePath
 
@@ -29,10 +31,10 @@ _DEFAULT_BYTES = 1024 * 1024  # parquet-java's default bound for the size of a f
 _CANDIDATES = 12  # sizes that parquet-java tries at once: down to 512 bytes by default
 
 
+@checks_arguments
 def write_options(*, encryption: EncryptionConfiguration | None = None,
-                  bloom_filters: BloomFilters = None, keys: WritingKms = None,
-                  policy: Policy | FilePath | None = None,
-                  kms: WritingKms = None) -> dict[str, str]:
+                  bloom_filters: BloomFilters = None, keys: WritingKeys = None,
+                  policy: Policy | FilePath | None = None) -> dict[str, str]:
     """Return options for Spark's own Parquet writer. They are valid in this application only.
 
     Each master key costs one call to the KMS, on the driver. Executors generate data keys for every
@@ -50,11 +52,10 @@ def write_options(*, encryption: EncryptionConfiguration | None = None,
         It wraps keys with the master keys that ``encryption`` or the policy names. Default: the KMS
         of the environment.
     policy : Policy, str or path, optional
-        Which columns must be encrypted; see ``docs/policy.md``. Without ``encryption``, the columns
-        of each file are encrypted as it requires; otherwise ``encryption`` may add to the policy.
-        Its filters are not added: name them in ``bloom_filters``.
-    kms
-        Alias of ``keys``; pass only one of them.
+        Which columns must be encrypted; see the page "One policy for all files". Without
+        ``encryption``, the columns of each file are encrypted as it requires; otherwise
+        ``encryption`` may add to the policy. Its filters are not added: name them in
+        ``bloom_filters``.
 
     Returns
     -------
@@ -69,6 +70,11 @@ def write_options(*, encryption: EncryptionConfiguration | None = None,
         If the policy is not valid, or does not name a footer key and there is no ``encryption``.
     KeyRetrievalError
         If a master key cannot be used.
+
+    Examples
+    --------
+    >>> options = native.write_options(policy="policy.toml")  # doctest: +SKIP
+    >>> df.write.options(**options).parquet("/data/people")  # doctest: +SKIP
     """
     rules = as_policy(policy)
     by_policy = encryption is None and rules is not None
@@ -76,7 +82,8 @@ def write_options(*, encryption: EncryptionConfiguration | None = None,
         else checked_encryption(encryption)
     filters = normalize_options(bloom_filters)
     options = _filter_options(filters)
-    client, application = open_client(keys, kms), Application.active()
+    client = keys if isinstance(keys, KeyEncryptionKeys) else open_client(keys)
+    application = Application.active()
     plan = _plan(encryption, client, list(filters))
     if by_policy:
         plan.pop("columns", None)  # the Java class finds them in each file
@@ -104,6 +111,9 @@ def checked_encryption(encryption: object) -> EncryptionConfiguration:
         raise UnsupportedError("a UniformKey is for one file, and Spark writes many: use an "
                                "EncryptionConfiguration with uniform_encryption=True")
     encryption = as_configuration(encryption)
+    if encryption.other_columns != "plaintext":
+        raise UnsupportedError('other_columns="footer key": Spark\'s own writer does not know all '
+                               'columns before it writes; use a policy with default = "encrypt"')
     if not encryption.double_wrapping:
         raise UnsupportedError("double_wrapping=False would need the KMS on the executors, where "
                                "Python does not run: keep it on, or use the format secure_parquet")
@@ -113,8 +123,8 @@ def checked_encryption(encryption: object) -> EncryptionConfiguration:
     return encryption
 
 
-def _plan(encryption: EncryptionConfiguration, client: Any, filters: list[str]) \
-        -> dict[str, Any]:
+def _plan(encryption: EncryptionConfiguration, client: CachedKms | KeyEncryptionKeys,
+          filters: list[str]) -> dict[str, Any]:
     """Return the input of the Java class; see its method ``getFileEncryptionProperties``."""
     keks = client if isinstance(client, KeyEncryptionKeys) \
         else KeyEncryptionKeys.for_encryption(encryption, client)

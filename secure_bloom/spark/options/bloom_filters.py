@@ -6,18 +6,11 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TypeVar
 
+from secure_bloom.errors import OptionError
 from secure_bloom.parquet.schema import LeafColumn, filterable_paths
 from secure_bloom.sbbf.options import BloomFilterOptions, filter_options
 from secure_bloom.spark.options.columns import BLOOM_FILTER, Columns
-from secure_bloom.spark.options.options import (
-    BLOOM_FILTERS,
-    ENABLED,
-    FPP,
-    MAX_BYTES,
-    NDV,
-    OptionError,
-    Options,
-)
+from secure_bloom.spark.options.options import BLOOM_FILTERS, ENABLED, FPP, MAX_BYTES, NDV, Options
 from secure_bloom.spark.options.policy import WritePolicy
 
 _T = TypeVar("_T")

@@ -16,10 +16,10 @@ import pyarrow as pa
 from secure_bloom.arrow import masking
 from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.display import choices
-from secure_bloom.errors import ColumnError
+from secure_bloom.errors import ColumnError, OptionError
 from secure_bloom.parquet.schema import LeafColumn, named_columns
 from secure_bloom.spark.options.names import same_names
-from secure_bloom.spark.options.options import ON_MISSING_KEY, OptionError
+from secure_bloom.spark.options.options import ON_MISSING_KEY
 
 OUR_METADATA = "secure_bloom."
 KEY = OUR_METADATA + "key"

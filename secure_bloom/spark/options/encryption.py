@@ -6,26 +6,27 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from secure_bloom.encryption import ALGORITHMS, EncryptionConfiguration, confuses_pyarrow
+from secure_bloom.errors import OptionError
 from secure_bloom.spark.options.columns import KEY, Columns
 from secure_bloom.spark.options.options import (
     ALGORITHM,
     COLUMN_KEYS,
+    COMPLETE_COLUMNS,
     DOUBLE_WRAPPING,
     ENCRYPTION,
     FOOTER_KEY,
     KEY_BITS,
-    KEYRING,
-    KMS,
+    KEYS,
     PLAINTEXT,
     PLAINTEXT_FOOTER,
     POLICY,
     UNIFORM_KEY,
-    OptionError,
     Options,
 )
 from secure_bloom.spark.options.policy import WritePolicy
 
 _METADATA = f"metadata {KEY}"
+_FORM = '{"key1": ["column", "column"], "key2": ["column"]}'
 _MAKE_PUBLIC = ("to make the column public, remove its metadata, as "
                 'df.withMetadata("name", {}) does, or a cast of its struct')
 
@@ -59,7 +60,7 @@ def _encryption(options: Options, columns: Columns,
     asked += sensitive
     by_policy = None
     if policy is not None and not (COLUMN_KEYS in options or UNIFORM_KEY in options):
-        by_policy = policy.encryption(options.text(FOOTER_KEY) or None)
+        by_policy = policy.encryption(options.key(FOOTER_KEY) or None)
         asked += [f"option {POLICY}"] if by_policy is not None else []
         if by_policy is None and not sensitive:
             policy.check_plaintext()
@@ -69,9 +70,9 @@ def _encryption(options: Options, columns: Columns,
         raise OptionError(
             f"no encryption was requested, and nothing was written. Set {FOOTER_KEY} and "
             f"{COLUMN_KEYS}, or {UNIFORM_KEY}; to write without encryption, set plaintext to true")
-    if not (options.get(KEYRING) or options.get(KMS)):
-        raise OptionError(f"{asked[0]} needs it: specify the keyring file with the master keys, "
-                          f"or their KMS in option {KMS}", option=KEYRING)
+    if not options.get(KEYS):
+        raise OptionError(f"{asked[0]} needs it: specify the path of a keyring with the master "
+                          "keys, or the URI of their KMS", option=KEYS)
     keys = _keys(options, columns, policy, by_policy)
     plaintext_footer = options.boolean(PLAINTEXT_FOOTER)
     if plaintext_footer and UNIFORM_KEY in options:
@@ -92,12 +93,9 @@ def keys_by_column(encryption: EncryptionConfiguration | None) -> dict[str, str]
 
 def _keys(options: Options, columns: Columns, policy: WritePolicy | None,
           by_policy: EncryptionConfiguration | None) -> dict[str, Any]:
-    for name in (UNIFORM_KEY, FOOTER_KEY):
-        if name in options and not options.text(name):
-            raise OptionError("it is empty: specify the name of a master key", option=name)
     if UNIFORM_KEY in options:
         return {"footer_key": _uniform_key(options, columns), "uniform_encryption": True}
-    footer_key = options.text(FOOTER_KEY) or (policy and policy.policy.footer_key)
+    footer_key = options.key(FOOTER_KEY) or (policy and policy.policy.footer_key)
     if not footer_key:
         raise OptionError(f"missing: encryption needs {FOOTER_KEY} in addition to the column "
                           f"keys, or {UNIFORM_KEY} for one key for everything", option=FOOTER_KEY)
@@ -105,14 +103,16 @@ def _keys(options: Options, columns: Columns, policy: WritePolicy | None,
             and not any(columns.sensitive()) and not options.boolean(PLAINTEXT_FOOTER):
         return {"footer_key": footer_key, "uniform_encryption": True}
     added = {} if policy is None or by_policy is None else policy.keys(footer_key)
+    if options.boolean(COMPLETE_COLUMNS):
+        added = {**{leaf.path: footer_key for leaf in columns.leaves}, **added}
     return {"footer_key": footer_key, "column_keys": _column_keys(options, columns, added)}
 
 
 def _uniform_key(options: Options, columns: Columns) -> str:
-    for name in (FOOTER_KEY, COLUMN_KEYS):
+    for name in (FOOTER_KEY, COLUMN_KEYS, COMPLETE_COLUMNS):
         if name in options:
             raise OptionError(f"it contradicts {name}: remove one of them", option=UNIFORM_KEY)
-    uniform = options.text(UNIFORM_KEY)
+    uniform = options.key(UNIFORM_KEY)
     for path, key in columns.sensitive():
         if key != uniform:
             raise OptionError(f"column {path} has two keys, {uniform} (option {UNIFORM_KEY}) and "
@@ -152,8 +152,21 @@ def _column_keys(options: Options, columns: Columns,
 
 
 def _column_keys_option(options: Options, columns: Columns) -> Iterator[tuple[str, str]]:
-    """Parse ``"key1: a, b; key2: c"`` into (path, key); a group stands for its leaves."""
-    for part in filter(str.strip, options.get(COLUMN_KEYS, "").split(";")):
+    """Yield path and key of each leaf column that the option names; a group means its leaves.
+
+    Its value is ``key1: a, b; key2: c``, or for all names a JSON object: ``{"key1": ["a", "b"]}``.
+    """
+    text = options.text(COLUMN_KEYS)
+    if text.startswith("{"):
+        for key, paths in options.json_object(COLUMN_KEYS, _FORM).items():
+            if not key or not isinstance(paths, list) \
+                    or not all(isinstance(path, str) for path in paths):
+                raise OptionError(f"it must be a JSON object such as {_FORM}", option=COLUMN_KEYS)
+            for path in paths:
+                for leaf in columns.find(path, COLUMN_KEYS):
+                    yield leaf.path, key
+        return
+    for part in filter(str.strip, text.split(";")):
         key, _, names = (piece.strip() for piece in part.rpartition(":"))  # ARNs have ":"
         if not key or not names:
             raise OptionError('it must have the form "key1: column, column; key2: column"',

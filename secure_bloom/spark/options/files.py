@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from secure_bloom.errors import OptionError
 from secure_bloom.spark.options.columns import Columns
-from secure_bloom.spark.options.options import (
-    SIZES,
-    SWITCHES,
-    SWITCHES_BY_COLUMN,
-    OptionError,
-    Options,
-)
+from secure_bloom.spark.options.options import SIZES, SWITCHES, SWITCHES_BY_COLUMN, Options
 
 _COMPRESSIONS = {"snappy": "snappy", "none": "none", "uncompressed": "none", "gzip": "gzip",
                  "zstd": "zstd", "brotli": "brotli", "lz4": "lz4", "lz4_raw": "lz4"}

@@ -10,28 +10,30 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import SecureBloomError, UnsupportedError
+from secure_bloom.display import without_credentials
+from secure_bloom.errors import OptionError, UnsupportedError
 from secure_bloom.storage.files import resolve
 
 FORMAT = "secure_parquet"
 
-KEYRING = "keyring"
-KMS = "kms"
+KEYS = "keys"
 PLAINTEXT = "plaintext"
 FOOTER_KEY = "parquet.encryption.footer.key"
 COLUMN_KEYS = "parquet.encryption.column.keys"
+COMPLETE_COLUMNS = "parquet.encryption.complete.columns"
 UNIFORM_KEY = "parquet.encryption.uniform.key"
 PLAINTEXT_FOOTER = "parquet.encryption.plaintext.footer"
 ALGORITHM = "parquet.encryption.algorithm"
 DOUBLE_WRAPPING = "parquet.encryption.double.wrapping"
 KEY_BITS = "parquet.encryption.data.key.length.bits"
-ENCRYPTION = (FOOTER_KEY, COLUMN_KEYS, UNIFORM_KEY, PLAINTEXT_FOOTER, ALGORITHM, DOUBLE_WRAPPING,
-              KEY_BITS)
+ENCRYPTION = (FOOTER_KEY, COLUMN_KEYS, COMPLETE_COLUMNS, UNIFORM_KEY, PLAINTEXT_FOOTER, ALGORITHM,
+              DOUBLE_WRAPPING, KEY_BITS)
 
 ENABLED = "parquet.bloom.filter.enabled"
 FPP = "parquet.bloom.filter.fpp"
@@ -43,6 +45,7 @@ POLICY = "policy"
 SESSION_POLICY = f"spark.datasource.{FORMAT}.{POLICY}"  #: if the option is missing
 #: what a call of :func:`secure_bloom.spark.write` knows, see :mod:`.spark.options.analysed`
 ANALYSED = "analysed"
+RECEIPT = "receipt"  #: of such a call, see :mod:`.spark.writing.receipts`; for reading
 
 REQUIRE_ENCRYPTION = "require.encryption"
 ON_MISSING_KEY = "on.missing.key"
@@ -70,22 +73,27 @@ OTHER_NAMES = {
     "parquet.page.write-checksum.enabled": "write_page_checksum",
 }
 
-_KNOWN = ("path", KEYRING, KMS, POLICY, PLAINTEXT, *ENCRYPTION, ENABLED, FPP, MAX_BYTES,
+_KNOWN = ("path", KEYS, POLICY, PLAINTEXT, *ENCRYPTION, ENABLED, FPP, MAX_BYTES,
           BLOOM_FILTERS, INDEX_COLUMNS, PARTITION_BY, OVERWRITE_MODE, ROW_GROUP_SIZE,
           MAX_ROWS_PER_FILE, MAX_BYTES_PER_FILE, *WRITER, *OTHER_NAMES, ANALYSED)
 _KNOWN_FOR_COLUMN = (ENABLED, FPP, NDV)
 _ONLY_READING = ("columns", "mergeschema", "split_bytes", "open_cost_bytes", "min_partitions",
-                 "filters", "single_use", "allfiles", REQUIRE_ENCRYPTION,
+                 "filters", "allfiles", REQUIRE_ENCRYPTION,
                  ON_MISSING_KEY, INDEX)
 
-_NO_JAVA = "no Java class is used here: remove it, and specify the KMS in option keyring or kms"
+_NO_JAVA = "no Java class is used here: remove it, and specify the KMS in option keys"
+_KEYS_NOW = f"it is called {KEYS} now: the path of a keyring, or the URI of a KMS"
 _AS_SPARK = "values are stored as Spark stores them: remove it"
 _ADVICE = {
+    "keyring": _KEYS_NOW,
+    "kms": _KEYS_NOW,
+    "engine": "it was removed: Spark's own writer and reader are in secure_bloom.spark.native",
+    "single_use": "it was removed: conditions are used for each use of a DataFrame; remove it",
     "parquet.crypto.factory.class": _NO_JAVA,
     "parquet.encryption.kms.client.class": _NO_JAVA,
     "parquet.encryption.key.list": "keys must not be passed in options, because Spark shows and "
                                    "logs them: store them in a keyring file, and specify it in "
-                                   "option keyring",
+                                   "option keys",
     "parquet.encryption.key.material.store.internally": "key material is always stored in the "
                                                         "file: remove it",
     "replacewhere": "overwrite always replaces the whole folder: remove it",
@@ -101,15 +109,6 @@ _OF_TABLE = "of_table"  # set by DefaultSource.java for a write to a catalog tab
 
 _T = TypeVar("_T")
 _Default = TypeVar("_Default")
-
-
-class OptionError(SecureBloomError, ValueError):
-    """An option is unknown, contradicts another option, or has an invalid value."""
-
-    def __init__(self, message: str, *, option: str | None = None, file: str | None = None,
-                 row_group: int | None = None, column: str | None = None):
-        super().__init__(f"option {option}: {message}" if option else message, file=file,
-                         row_group=row_group, column=column)
 
 
 class Options(Mapping[str, str]):
@@ -185,16 +184,23 @@ class Options(Mapping[str, str]):
         LOCATION. The schema that is returned then becomes the schema of the table. So by default
         the schemas of all files are merged: otherwise a column that is sensitive only in the second
         file would not be marked.
+
+        Raises OptionError if the location is relative.
         """
         if self.get("provider", "").lower() != FORMAT:
             return self
         own = {name.removeprefix(_TABLE_PREFIX): value for name, value in self.items()
                if name.startswith(_TABLE_PREFIX)}
-        return Options({"mergeschema": "true", **own, "path": self.get("path", own.get("path"))})
+        path = self.get("path", own.get("path"))
+        if path is not None and not path.startswith("/") and ":" not in path.split("/")[0]:
+            raise OptionError("LOCATION is relative, and Spark resolves it against the database's "
+                              "location, which the data source does not see here: use an absolute "
+                              "path, or list the columns in CREATE TABLE", option="path")
+        return Options({"mergeschema": "true", **own, "path": path})
 
     def with_default_kms(self, uri: str | None) -> Options:
         """Return the options, with this KMS if they name none."""
-        return self if self.get(KEYRING) or self.get(KMS) else Options({**self, KMS: uri})
+        return self if self.get(KEYS) else Options({**self, KEYS: uri})
 
     def with_default_policy(self, policy: str | None) -> Options:
         """Return the options, with this policy if they name none."""
@@ -242,15 +248,32 @@ class Options(Mapping[str, str]):
         return self.parsed(name, lambda text: choices[lower.index(text.strip().lower())],
                            f"one of {', '.join(choices)}", choices[0])
 
-    def names(self, name: str) -> list[str]:
-        """Parse names separated by commas, none of them empty or given twice."""
-        found = [part.strip() for part in self[name].split(",")]
-        if not all(found):
-            raise OptionError("a name is missing; it must have the form: column, column",
-                              option=name)
-        if len(set(found)) < len(found):
-            raise OptionError("a column is listed twice", option=name)
+    def key(self, name: str) -> str:
+        """Return the name of a master key, which may be a JSON string; empty if not set."""
+        text = found = self.text(name)
+        if text.startswith('"'):
+            with suppress(ValueError):
+                found = str(json.loads(text))
+        if name in self and not found:
+            raise OptionError("it is empty: specify the name of a master key", option=name)
         return found
+
+    def names(self, name: str, *, repeated: bool = False) -> list[str]:
+        """Parse names of columns: ``a, b``, or a JSON list for names that contain commas.
+
+        None of them may be empty, or given twice unless ``repeated``.
+        """
+        text = self.text(name)
+        found: Any = [part.strip() for part in text.split(",")]
+        if text.startswith("[") and text.endswith("]"):
+            with suppress(ValueError, RecursionError):
+                found = json.loads(text)
+        if not found or not all(isinstance(one, str) and one for one in found):
+            raise OptionError('a name is missing; it must have the form: column, column, or be a '
+                              'JSON list: ["column", "column"]', option=name)
+        if len(set(found)) < len(found) and not repeated:
+            raise OptionError("a column is listed twice", option=name)
+        return list(dict.fromkeys(found))
 
     def json_object(self, name: str, form: str) -> dict[str, Any]:
         """Parse a JSON object without duplicate names; ``form`` is an example of it."""
@@ -261,7 +284,7 @@ class Options(Mapping[str, str]):
 
         try:
             value = json.loads(self[name], object_pairs_hook=unique)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise OptionError(f"it is not a JSON object such as {form}: {error}",
                               option=name) from None
         if not isinstance(value, dict):
@@ -290,13 +313,8 @@ def locate(path: str | None) -> tuple[pa_fs.FileSystem, str]:
     try:
         return resolve(without_file_scheme(path))
     except (pa.ArrowInvalid, UnsupportedError) as error:
-        raise OptionError(_without_credentials(f"{path} cannot be used: {error}"),
+        raise OptionError(without_credentials(f"{path} cannot be used: {error}"),
                           option="path") from None
-
-
-def _without_credentials(text: str) -> str:
-    """Remove user names and passwords from URIs in a text."""
-    return re.sub(r"(?<=://)[^/\s]*@", "", text)
 
 
 def without_file_scheme(path: str) -> str:

@@ -8,20 +8,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from secure_bloom.encryption import EncryptionConfiguration
+from secure_bloom.errors import OptionError
 from secure_bloom.parquet.schema import filterable_paths
+from secure_bloom.policy.environment import environment_policy
 from secure_bloom.policy.policy import Policy
 from secure_bloom.policy.slips import check_plaintext
 from secure_bloom.policy.writing import check_encryption, policy_encryption
 from secure_bloom.sbbf.options import BloomFilterOptions
 from secure_bloom.spark.options.columns import Columns
-from secure_bloom.spark.options.options import POLICY, OptionError, Options, without_file_scheme
-from secure_bloom.storage.locations import is_uri
+from secure_bloom.spark.options.options import POLICY, Options, without_file_scheme
 
 
 def parse_policy(options: Options) -> Policy | None:
     """Return the policy that option ``policy`` names; None if it is not set.
 
-    The value is the path of a file, or the text of a policy, which has several lines.
+    The value is the path or URI of a file, or the text of a policy, which has several lines.
 
     Raises
     ------
@@ -36,10 +37,18 @@ def parse_policy(options: Options) -> Policy | None:
     if "\n" in text:
         return Policy.from_toml(text)
     path = without_file_scheme(text.strip())
-    if not path or is_uri(path):
-        raise OptionError("specify the path of a TOML file on the machine of Spark's driver",
-                          option=POLICY)
+    if not path:
+        raise OptionError("specify the path or URI of a TOML file", option=POLICY)
     return Policy.read(path)
+
+
+def environment_text() -> str | None:
+    """Return the policy of this environment as a value of option ``policy``; None without one.
+
+    It is the text, because workers have another environment, and perhaps no such file.
+    """
+    policy = environment_policy()
+    return None if policy is None else f"{policy.to_toml()}\n"
 
 
 class WritePolicy:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import dataclass
 from typing import Literal, cast
 
 from secure_bloom.arrow.masking import OnMissingKey
-from secure_bloom.encryption_requirement import (
-    EncryptionRequirement,
-    encryption_requirement,
-    parse_required,
-)
+from secure_bloom.errors import OptionError
 from secure_bloom.policy.policy import Policy
+from secure_bloom.policy.requirement import Requirement, encryption_requirement, parse_required
 from secure_bloom.spark.options.options import (
     INDEX,
     ON_MISSING_KEY,
     REQUIRE_ENCRYPTION,
-    OptionError,
     Options,
 )
 from secure_bloom.spark.options.policy import parse_policy
@@ -45,11 +40,9 @@ class ReadOptions:
         See :func:`secure_bloom.spark.reading.splits.divide`.
     filters : tuple of ColumnPredicate
         Predicates that hold for all requested rows.
-    single_use : bool
-        Whether the DataFrame is used only once, so that filters that Spark pushes may be used.
     all_files : bool
         Whether all files of a folder are read even if a table's log defines which are current.
-    require_encryption : EncryptionRequirement, False, or None
+    require_encryption : Requirement, False, or None
         What must be encrypted. False: nothing, not even sensitive columns. None: not set.
     on_missing_key : {"error", "null"}
         What happens to columns whose key is missing.
@@ -64,9 +57,8 @@ class ReadOptions:
     open_cost_bytes: int = 4 * 2**20
     min_partitions: int = 1
     filters: tuple[ColumnPredicate, ...] = ()
-    single_use: bool = False
     all_files: bool = False
-    require_encryption: EncryptionRequirement | Literal[False] | None = None
+    require_encryption: Requirement | Literal[False] | None = None
     policy: Policy | None = None
     on_missing_key: OnMissingKey = "error"
     index: Literal["auto", "off", "require"] = "auto"
@@ -79,12 +71,13 @@ def parse_read_options(options: Options) -> ReadOptions:
     """
     on_missing_key = cast(OnMissingKey, options.choice(ON_MISSING_KEY, ("error", "null")))
     return ReadOptions(
-        columns=_columns(options), merge_schema=options.boolean("mergeschema", None),
+        columns=tuple(options.names("columns", repeated=True)) if "columns" in options else None,
+        merge_schema=options.boolean("mergeschema", None),
         split_bytes=_size(options, "split_bytes", ReadOptions.split_bytes, 1),
         open_cost_bytes=_size(options, "open_cost_bytes", ReadOptions.open_cost_bytes, 0),
         min_partitions=options.number("min_partitions", os.cpu_count() or 1),
         filters=parse_filters(options.get("filters")),
-        single_use=options.boolean("single_use"), all_files=options.boolean("allfiles"),
+        all_files=options.boolean("allfiles"),
         require_encryption=_required(options.get(REQUIRE_ENCRYPTION)),
         policy=parse_policy(options),
         on_missing_key=on_missing_key, index=_index(options, on_missing_key))
@@ -100,30 +93,12 @@ def _index(options: Options, on_missing_key: OnMissingKey) -> Literal["auto", "o
     return cast(Literal["auto", "off", "require"], index)
 
 
-def _required(text: str | None) -> EncryptionRequirement | Literal[False] | None:
+def _required(text: str | None) -> Requirement | Literal[False] | None:
     try:
         required = None if text is None else parse_required(text)
         return False if required is False else encryption_requirement(required, ignore_case=True)
     except ValueError as error:
         raise OptionError(str(error), option=REQUIRE_ENCRYPTION) from None
-
-
-def _columns(options: Options) -> tuple[str, ...] | None:
-    """Parse ``a, b``, or a JSON list for names that contain commas."""
-    text = options.get("columns")
-    if text is None:
-        return None
-    if text.lstrip().startswith("["):
-        try:
-            names = json.loads(text)
-        except ValueError:
-            names = None
-    else:
-        names = [name.strip() for name in text.split(",")]
-    if not names or not all(isinstance(name, str) and name for name in names):
-        raise OptionError('it must have the form "a, b", or be a JSON list: ["a", "b"]',
-                          option="columns")
-    return tuple(dict.fromkeys(names))
 
 
 def _size(options: Options, name: str, default: int, least: int) -> int:

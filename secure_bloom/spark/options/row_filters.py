@@ -1,4 +1,4 @@
-"""Predicates that are fixed when a DataFrame is created: option ``filters``, and ``load``."""
+"""Predicates that are fixed when a DataFrame is created: option ``filters``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from secure_bloom.arrow.char_columns import equal_values
+from secure_bloom.errors import OptionError
 from secure_bloom.pruning.predicates import Predicate, normalize
-from secure_bloom.spark.options.options import OptionError
 
 _PART = r"(?:`((?:[^`]|``)+)`|([^`.]+))"
 _OPS = ("=", "==", "<=>", "<", "<=", ">", ">=", "in", "is null", "is not null")
@@ -65,7 +65,7 @@ def parse_filters(text: str | None) -> tuple[ColumnPredicate, ...]:
         return tuple(checked(
             [(column, op, _decode(value)) for column, op, value in json.loads(text)]))
     except (ValueError, TypeError, KeyError, ArithmeticError):
-        raise OptionError("it is set by secure_bloom.spark.load: use that function",
+        raise OptionError("it is set by secure_bloom.spark.read: use its argument filters",
                           option="filters") from None
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from secure_bloom.arrow.row_groups import DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS
 from secure_bloom.encryption import EncryptionConfiguration
-from secure_bloom.errors import UnsupportedError
+from secure_bloom.errors import OptionError, UnsupportedError
 from secure_bloom.keys import KeyEncryptionKeys
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.master_key_check import MasterKeyCheck
@@ -21,7 +22,7 @@ from secure_bloom.spark.options.bloom_filters import parse_bloom_filters
 from secure_bloom.spark.options.columns import Columns, Path
 from secure_bloom.spark.options.encryption import keys_by_column, parse_encryption
 from secure_bloom.spark.options.files import AS_SPARK, parse_writer_options
-from secure_bloom.spark.options.kms import kms_client, kms_uri
+from secure_bloom.spark.options.kms import client_or_none, kms_client, kms_uri
 from secure_bloom.spark.options.options import (
     INDEX_COLUMNS,
     MAX_BYTES_PER_FILE,
@@ -30,11 +31,10 @@ from secure_bloom.spark.options.options import (
     PARTITION_BY,
     ROW_GROUP_SIZE,
     UNIFORM_KEY,
-    OptionError,
     Options,
 )
 from secure_bloom.spark.options.policy import WritePolicy, parse_policy
-from secure_bloom.writer import DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS
+from secure_bloom.storage.commit import Overwrite
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class WriteOptions:
         Top-level columns whose values become folders.
     overwrite_mode : str
         "static" if an overwrite is to replace the whole folder, "dynamic" if only the partitions
-        that it writes, "" if that is not known.
+        for which it has rows, "" if that is not known.
     row_group_size : int
         Rows in a row group, at most.
     max_rows_per_file, max_bytes_per_file : int or None
@@ -81,16 +81,18 @@ class WriteOptions:
     max_bytes_per_file: int | None = None
     writer: dict[str, Any] = field(default_factory=lambda: AS_SPARK | {"compression": "snappy"})
 
-    def check_overwrite(self, folder: str) -> None:
-        """Raise UnsupportedError if an overwrite of a folder may be meant for some partitions."""
-        if not self.partition_by or self.overwrite_mode == "static":
-            return
-        why = "dynamic overwrite is not supported" if self.overwrite_mode else \
-            "with Spark Connect, the data source does not see whether " \
-            "spark.sql.sources.partitionOverwriteMode is dynamic, which is not supported"
-        raise UnsupportedError(f"{why}. To replace the whole folder, set option "
-                               "partitionOverwriteMode to static; to replace some partitions, "
-                               "overwrite the folder of each", file=folder)
+    def overwrites(self, folder: str) -> Overwrite:
+        """Return what an overwrite of a folder replaces.
+
+        Raises UnsupportedError if that is not known.
+        """
+        if self.partition_by and not self.overwrite_mode:
+            raise UnsupportedError("with Spark Connect, the data source does not see setting "
+                                   "spark.sql.sources.partitionOverwriteMode. Set option "
+                                   "partitionOverwriteMode to dynamic, to replace only the "
+                                   "partitions for which there are rows, or to static, to replace "
+                                   "the whole folder", file=folder)
+        return "partitions" if self.partition_by and self.overwrite_mode == "dynamic" else True
 
     def key_encryption_keys(self) -> KeyEncryptionKeys | None:
         """Return the keys with which tasks wrap their data keys; None if tasks use the KMS."""
@@ -109,12 +111,12 @@ class WriteOptions:
         arguments = {"bloom_filters": self.bloom_filters, **self.writer}
         if self.encryption is not None:
             arguments |= {"encryption": self.encryption,
-                          "kms": self.kms_client() if keks is None else keks}
+                          "keys": self.kms_client() if keks is None else keks}
         return arguments
 
     def index_client(self) -> CachedKms | None:
         """Return the KMS client that opens indexes; None if no KMS was named."""
-        return None if self.kms is None else self.kms_client()
+        return client_or_none(self.kms)
 
     def kms_client(self) -> CachedKms:
         """Return the KMS client of this process, which must have been named."""

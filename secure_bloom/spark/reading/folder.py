@@ -11,21 +11,22 @@ import pyarrow.fs as pa_fs
 from pyspark.sql.types import StructField, StructType
 
 from secure_bloom.display import choices
-from secure_bloom.encryption_requirement import EncryptionRequirement, FolderChecks
 from secure_bloom.errors import (
     ChangedMeanwhileError,
     ColumnError,
     KeyNotFoundError,
+    OptionError,
     UnsupportedError,
     error_location,
 )
 from secure_bloom.index.stamps import Stamp, stamp
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NO_KEYS, NoKeys
-from secure_bloom.reader import ParquetFile
-from secure_bloom.spark.options.kms import kms_client, kms_uri
+from secure_bloom.policy.requirement import FolderChecks, RequiredColumns, Requirement
+from secure_bloom.reading.open_file import OpenFile
+from secure_bloom.spark.options.kms import client_or_no_keys, kms_uri
 from secure_bloom.spark.options.names import find_name
-from secure_bloom.spark.options.options import REQUIRE_ENCRYPTION, OptionError, Options, locate
+from secure_bloom.spark.options.options import REQUIRE_ENCRYPTION, Options, locate
 from secure_bloom.spark.options.read import ReadOptions, parse_read_options
 from secure_bloom.spark.reading.requirements import Requirements
 from secure_bloom.spark.reading.splits import DataFile
@@ -63,7 +64,7 @@ class Listing:
 class Folder:
     """The files at a path, and how to open them. Pickled without any key.
 
-    The options include ``path`` and, for encrypted files, ``keyring`` or ``kms``. Options for
+    The options include ``path`` and, for encrypted files, ``keys``. Options for
     writing have no effect. Raises OptionError if an option is unknown, or its value is not valid.
     """
 
@@ -111,7 +112,7 @@ class Folder:
 
     def keys(self) -> CachedKms | NoKeys:
         """Return the KMS client of this process; NO_KEYS if no KMS was named."""
-        return NO_KEYS if self._kms is None else kms_client(self._kms)
+        return client_or_no_keys(self._kms)
 
     def requirements(self, schema: StructType | None = None, *,
                      demanding: bool = False) -> Requirements:
@@ -127,10 +128,10 @@ class Folder:
                              without_subtree(self.filesystem, self.path)[1])
         demanding = demanding or (schema is not None and found.demands_any(leaf_paths(schema)))
         if demanding and found.own is None:
-            return replace(found, own=EncryptionRequirement())
+            return replace(found, own=Requirement(required=RequiredColumns()))
         return found
 
-    def _requirement(self, schema: StructType | None) -> EncryptionRequirement | None:
+    def _requirement(self, schema: StructType | None) -> Requirement | None:
         requirement = self.options.require_encryption
         if requirement is False:
             return None
@@ -138,10 +139,10 @@ class Folder:
             return requirement
         _check_names(requirement, schema)
         marked = [".".join(path) for path in marked_paths(schema)]
-        return (requirement or EncryptionRequirement(ignore_case=True)).with_columns(marked) \
+        return (requirement or Requirement(ignore_case=True)).with_columns(marked) \
             if marked else requirement
 
-    def open(self, file: DataFile, checks: FolderChecks | None = None) -> ParquetFile:
+    def open(self, file: DataFile, checks: FolderChecks | None = None) -> OpenFile:
         """Open one of the files.
 
         Raises ChangedMeanwhileError if it has changed since it was listed.
@@ -155,16 +156,16 @@ class Folder:
             raise _changed(file)
         return opened
 
-    def _open(self, path: str, checks: FolderChecks | None) -> ParquetFile:
+    def _open(self, path: str, checks: FolderChecks | None) -> OpenFile:
         keys = self.keys()
         try:
-            return ParquetFile(path, keys, filesystem=self.filesystem, require_encryption=checks,
-                               on_missing_key=self.options.on_missing_key)
+            return OpenFile(path, keys, filesystem=self.filesystem, require_encryption=checks,
+                            on_missing_key=self.options.on_missing_key)
         except KeyNotFoundError as error:
             if keys is not NO_KEYS:
                 raise
-            raise KeyNotFoundError("the file is encrypted; specify the KMS in option keyring or "
-                                   "kms", file=path) from error
+            raise KeyNotFoundError("the file is encrypted; specify the KMS in option keys",
+                                   file=path) from error
 
     def schema(self) -> StructType:
         """Return the columns of files and the partition columns, or those in option ``columns``.
@@ -201,7 +202,7 @@ class Folder:
             for file, schema in zip(files, schemas, strict=True):
                 with error_location(file=file.path):
                     merged = merge(merged, schema)
-        checks.finish()
+        checks.check_together()  # names in options are compared with the schema
         return merged
 
     def _chosen(self, schema: StructType) -> StructType:
@@ -219,10 +220,10 @@ class Folder:
         return StructType(chosen)
 
 
-def _check_names(requirement: EncryptionRequirement | None, schema: StructType) -> None:
+def _check_names(requirement: Requirement | None, schema: StructType) -> None:
     """Raise OptionError if encryption is required for a column that does not exist."""
     paths = leaf_paths(schema)
-    for name in requirement.columns.keys() - requirement.names_in(paths) if requirement else ():
+    for name in requirement.missing_from(paths) if requirement else ():
         raise OptionError(f"there is no column {name!r} in the DataFrame"
                           + choices(name, paths), option=REQUIRE_ENCRYPTION)
 

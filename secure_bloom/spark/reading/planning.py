@@ -8,7 +8,7 @@ the files that they open are of the version that was listed, as the driver does.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -49,9 +49,15 @@ class Planned:
                 for what, amount in zip(("files", "bytes"), amounts, strict=True)}})
 
 
-def names_values(predicates: Iterable[ColumnPredicate]) -> bool:
-    """Whether a Bloom filter may rule files out by one of the predicates."""
-    return any(predicate.on("").candidates is not None for predicate in predicates)
+def names_values(alternatives: Iterable[Iterable[ColumnPredicate]],
+                 in_paths: Container[str]) -> bool:
+    """Whether Bloom filters may rule files out, if one list of predicates must hold.
+
+    ``in_paths`` are the columns that files do not have.
+    """
+    return all(any(predicate.on("").candidates is not None
+                   for predicate in all_of if predicate.path[0] not in in_paths)
+               for all_of in alternatives)
 
 
 def look_up(files: list[DataFile], look: Callable[[DataFile], DataFile],
@@ -61,7 +67,7 @@ def look_up(files: list[DataFile], look: Callable[[DataFile], DataFile],
     ``look`` returns the file with what it found. What cannot be looked at is left to the tasks,
     whose errors name the file. Perhaps they have a key that the driver lacks.
     """
-    from secure_bloom.datasets.scan import in_order, pool_for
+    from secure_bloom.storage.threads import in_order, pool_for
     # Tasks on a busy machine would wait for its cores as well, so that time does not count.
     clock = time.process_time if filesystem.type_name == "local" else time.monotonic
     planned = Planned([])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -15,8 +15,17 @@ from pyspark.sql.types import DataType, StructType
 from secure_bloom.arrow.char_columns import declared_length
 from secure_bloom.errors import ColumnError, UnsupportedError, error_location
 from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.pruning.predicates import Predicate
 from secure_bloom.pruning.row_groups import PruningResult
-from secure_bloom.reader import ParquetFile
+from secure_bloom.reading.open_file import OpenFile
+from secure_bloom.reading.row_groups import prune_row_groups
+from secure_bloom.reading.rows import matching_batches
+from secure_bloom.spark.options.conditions import (
+    NO_CONDITIONS,
+    Comparison,
+    Conditions,
+    without_known,
+)
 from secure_bloom.spark.options.names import find_name, same_path
 from secure_bloom.spark.options.row_filters import ColumnPredicate
 from secure_bloom.spark.plain_errors import plain_errors
@@ -26,6 +35,7 @@ from secure_bloom.spark.reading.metrics import TaskReport
 from secure_bloom.spark.reading.planning import Planned, look_up, names_values
 from secure_bloom.spark.reading.splits import DataFile, FileRange, Looked, divide
 from secure_bloom.spark.schema import partitions as hive
+from secure_bloom.spark.schema.calendar import check_calendar, is_dated, is_legacy
 from secure_bloom.spark.schema.cast import cast_to_schema, dropped_field
 from secure_bloom.spark.schema.sensitivity import marked_paths, with_own_key
 from secure_bloom.spark.schema.types import arrow_schema
@@ -57,7 +67,7 @@ class _Opened(NamedTuple):
     of partition columns; ``row_groups`` are those of the range.
     """
 
-    file: ParquetFile
+    file: OpenFile
     names: dict[str, str | None]
     constants: dict[str, pa.Scalar]
     row_groups: list[int]
@@ -70,11 +80,12 @@ class SecureParquetReader(DataSourceReader):
     null. Partition columns come from the path, even if a file has a column of that name.
 
     If ``is_inferred``, the schema is that of the first file, so that other files may have more
-    columns. ``demanding``: see :meth:`.Folder.requirements`.
+    columns. ``demanding``: see :meth:`.Folder.requirements`. ``conditions`` are those of the query,
+    which Spark evaluates on the rows as well.
     """
 
     def __init__(self, folder: Folder, schema: StructType, is_inferred: bool = False, *,
-                 demanding: bool = False):
+                 demanding: bool = False, conditions: Conditions = NO_CONDITIONS):
         self._folder = folder
         self._types = schema
         self._schema = arrow_schema(schema)
@@ -85,9 +96,8 @@ class SecureParquetReader(DataSourceReader):
         self._requirements = folder.requirements(None if is_inferred else schema,
                                                  demanding=demanding)
         located = [self._located(predicate) for predicate in folder.options.filters]
-        self._predicates = [as_stored for one in located if self._is_certain(one)
-                            and (as_stored := self._unpadded(one)) is not None]
-        self._compared = {predicate.path[0] for predicate in located}
+        self._alternatives = self._known_alternatives(located, conditions)
+        self._compared = {predicate.path[0] for predicate in located} | conditions.columns
         if folder.options.columns is not None:
             for name in schema.names:
                 if find_name(name, list(folder.options.columns)) is None:
@@ -112,8 +122,7 @@ class SecureParquetReader(DataSourceReader):
 
     def _looked_up(self, files: list[DataFile], places: dict[str, int]) -> Planned:
         """Return the files in which the driver has found that something may match."""
-        in_files = [one for one in self._predicates if one.path[0] not in places]
-        if not names_values(in_files):
+        if not any(names_values(alternatives, places) for alternatives in self._alternatives):
             return Planned(files)
         return look_up(files, partial(self._look, places=places), self._folder.filesystem)
 
@@ -122,7 +131,7 @@ class SecureParquetReader(DataSourceReader):
         whole = FileRange(file, 0, file.size)
         with self._opened(whole, places) as opened:
             after_index = whole.selected(opened.row_groups, opened.file)
-            pruned = self._prune(opened, after_index)
+            pruned = self._prune(opened.file, self._in_files(opened), after_index)
             size = sum(map(opened.file.footer.row_group_num_bytes, pruned.after_filters))
             looked = Looked(*map(tuple, (after_index, *pruned)))
             return replace(file, looked=looked, read_bytes=size)
@@ -133,9 +142,10 @@ class SecureParquetReader(DataSourceReader):
 
         If files must be checked, all of them are opened.
         """
-        predicates = [TypedPredicate(predicate, self._type_of(predicate.path))
-                      for predicate in self._predicates if predicate.path[0] not in places]
-        return selected_by_index(self._folder, files, predicates,
+        conditions = [[[TypedPredicate(predicate, self._type_of(predicate.path))
+                        for predicate in all_of if predicate.path[0] not in places]
+                       for all_of in alternatives] for alternatives in self._alternatives]
+        return selected_by_index(self._folder, files, conditions,
                                  opens_all=self._requirements.check_files)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -151,6 +161,32 @@ class SecureParquetReader(DataSourceReader):
                         yield batch
             finally:
                 report.log()
+
+    def _known_alternatives(self, located: list[ColumnPredicate], conditions: Conditions) \
+            -> list[list[list[ColumnPredicate]]]:
+        """Return lists of predicates of which one must hold, for all that must hold together.
+
+        The predicates say something about stored values.
+        """
+        singles = [as_stored for one in located if self._is_certain(one)
+                   and (as_stored := self._unpadded(one)) is not None]
+        found: list[list[list[ColumnPredicate]]] = []
+        for alternatives in conditions.all_of:
+            if len(alternatives) == 1:
+                singles += self._as_stored(without_known(alternatives[0], located))
+            elif all(known := list(map(self._as_stored, alternatives))):
+                found.append(known)
+        return [[singles], *found] if singles else found
+
+    def _as_stored(self, comparisons: Sequence[Comparison]) -> list[ColumnPredicate]:
+        """Return what comparisons say about stored values, as far as that is known."""
+        return [as_stored for predicate, type_ in comparisons
+                if self._is_of_type(predicate.path, type_)
+                and (as_stored := self._unpadded(predicate)) is not None]
+
+    def _is_of_type(self, path: tuple[str, ...], type_: str | None) -> bool:
+        found = self._type_of(path)
+        return found is not None and type_ in (None, found.simpleString())
 
     def _located(self, predicate: ColumnPredicate) -> ColumnPredicate:
         """Return the predicate with the column's name as in the schema."""
@@ -176,8 +212,8 @@ class SecureParquetReader(DataSourceReader):
 
     def _may_match(self, file: DataFile, places: dict[str, int]) -> bool:
         values = self._partition_values(file, places)
-        return all(hive.may_hold(predicate.on(column), values[column])
-                   for predicate in self._predicates if (column := predicate.path[0]) in values)
+        return all(any(_may_hold_for(all_of, values) for all_of in alternatives)
+                   for alternatives in self._alternatives)
 
     def _partition_values(self, file: DataFile, places: dict[str, int]) -> dict[str, pa.Scalar]:
         values = {}
@@ -190,17 +226,19 @@ class SecureParquetReader(DataSourceReader):
     def _read_range(self, part: FileRange, places: dict[str, int],
                     report: TaskReport) -> Iterator[pa.RecordBatch]:
         with self._opened(part, places) as opened:
-            file, names = opened.file, opened.names
+            file, names, conditions = opened.file, opened.names, self._in_files(opened)
             looked = part.file.looked
             if looked is None:
                 after_index = part.selected(opened.row_groups, opened.file)
-                pruned = self._prune(opened, after_index)
+                pruned = self._prune(file, conditions, after_index)
             else:
                 after_index, pruned = looked.within(opened.row_groups)
             report.add(file.footer, opened.row_groups, after_index, *pruned)
             columns = [name for name in names.values() if name is not None]
-            for batch in file.iter_batches(columns, pruned.after_filters, _BATCH_ROWS):
-                yield self._cast_batch(batch, names, opened.constants)
+            legacy = is_legacy(file.schema)
+            for batch in matching_batches(file, columns, pruned.after_filters, conditions or [],
+                                          _BATCH_ROWS, part.found_rows(file)):
+                yield self._cast_batch(batch, names, opened.constants, legacy)
 
     @contextmanager
     def _opened(self, part: FileRange, places: dict[str, int]) -> Iterator[_Opened]:
@@ -216,7 +254,7 @@ class SecureParquetReader(DataSourceReader):
                                     if (name := names.get(column)) is not None)
             yield _Opened(file, names, constants, groups)
 
-    def _names(self, file: ParquetFile, constants: dict[str, pa.Scalar]) -> dict[str, str | None]:
+    def _names(self, file: OpenFile, constants: dict[str, pa.Scalar]) -> dict[str, str | None]:
         """Map each column of the schema that is not in the path to its name in a file."""
         present = list(dict.fromkeys(leaf.parts[0] for leaf in file.columns))
         names = {name: find_name(name, present) for name in self._schema.names
@@ -229,7 +267,7 @@ class SecureParquetReader(DataSourceReader):
             self._check_fields(file, names)
         return names
 
-    def _check_fields(self, file: ParquetFile, names: dict[str, str | None]) -> None:
+    def _check_fields(self, file: OpenFile, names: dict[str, str | None]) -> None:
         """Require that the schema has all fields of the structs that are read."""
         for column in self._schema:
             name = names.get(column.name)
@@ -240,7 +278,7 @@ class SecureParquetReader(DataSourceReader):
             if dropped:
                 raise _other_column("field", ".".join((name, *dropped)))
 
-    def _check_keys(self, file: ParquetFile, names: dict[str, str | None],
+    def _check_keys(self, file: OpenFile, names: dict[str, str | None],
                     groups: list[int]) -> None:
         """Require that each sensitive column that is read is marked as sensitive in the schema."""
         if not self._refuses_unmarked_keys:
@@ -255,23 +293,54 @@ class SecureParquetReader(DataSourceReader):
                 "mergeSchema to true (what is sensitive in any file) or false (what is in the "
                 "first file), or list columns in .schema(...)", column=chunk.column.path)
 
-    def _prune(self, opened: _Opened, groups: list[int]) -> PruningResult:
+    @staticmethod
+    def _prune(file: OpenFile, conditions: list[list[list[Predicate]]] | None,
+               groups: list[int]) -> PruningResult:
+        if conditions is None:
+            return PruningResult([], [])
+        result = PruningResult(groups, groups)
+        for alternatives in conditions:
+            if result.after_filters:
+                pruned = prune_row_groups(file, alternatives, result.after_filters)
+                # Where filters have ruled out a row group, statistics did not.
+                by_filters = set(result.after_statistics).difference(result.after_filters)
+                result = PruningResult(sorted(by_filters.union(pruned.after_statistics)),
+                                       pruned.after_filters)
+        return result
+
+    def _in_files(self, opened: _Opened) -> list[list[list[Predicate]]] | None:
+        """Return what must hold in a file, each as alternatives; None if no row can match."""
+        found = []
+        for alternatives in self._alternatives:
+            in_file = [self._in_file(opened, all_of) for all_of in alternatives
+                       if _may_hold_for(all_of, opened.constants)]
+            possible = [one for one in in_file if one is not None]
+            if not possible:
+                return None
+            if all(possible):
+                found.append(possible)
+        return found
+
+    def _in_file(self, opened: _Opened, all_of: list[ColumnPredicate]) -> list[Predicate] | None:
+        """Return predicates on columns of a file; None if one of them cannot hold for any row."""
         file, names, found = opened.file, opened.names, []
-        for predicate in self._predicates:
+        legacy = is_legacy(file.schema)
+        for predicate in all_of:
             column, *fields = predicate.path
             if column not in names:
                 continue  # in the path
             name = names[column]
             if name is None:
                 if not predicate.allows_null:
-                    return PruningResult([], [])  # the file lacks the column: all rows are null
+                    return None  # the file lacks the column: all rows are null
                 continue
             leaf = find_leaf(file.columns, (name, *fields))
+            if leaf and legacy and leaf.type.arrow_type and is_dated(leaf.type.arrow_type):
+                continue  # an old value may be stored as another
             if leaf and (predicate.op in ("is null", "is not null")
                          or same_values(self._type_of(predicate.path), leaf.type)):
                 found.append(predicate.on(leaf.path))
-        return file.prune_row_groups([found], groups) if found and groups \
-            else PruningResult(groups, groups)
+        return found
 
     def _type_of(self, path: tuple[str, ...]) -> DataType | None:
         type_: DataType = self._types
@@ -282,7 +351,7 @@ class SecureParquetReader(DataSourceReader):
         return type_
 
     def _cast_batch(self, batch: pa.RecordBatch, names: dict[str, str | None],
-                 constants: dict[str, pa.Scalar]) -> pa.RecordBatch:
+                 constants: dict[str, pa.Scalar], legacy: bool) -> pa.RecordBatch:
         arrays = []
         for field in self._schema:
             name = names.get(field.name)
@@ -292,8 +361,16 @@ class SecureParquetReader(DataSourceReader):
                 arrays.append(pa.nulls(batch.num_rows, field.type))
             else:
                 with error_location(column=name):
+                    if legacy:
+                        check_calendar(batch.column(name))
                     arrays.append(cast_to_schema(batch.column(name), field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _may_hold_for(all_of: list[ColumnPredicate], values: Mapping[str, pa.Scalar]) -> bool:
+    """Whether predicates may hold together, according to the values of partition columns."""
+    return all(hive.may_hold(predicate.on(column), values[column])
+               for predicate in all_of if (column := predicate.path[0]) in values)
 
 
 def _other_column(kind: str, path: str) -> UnsupportedError:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from secure_bloom.encryption_requirement import EncryptionRequirement, FolderChecks
-from secure_bloom.parquet.footer import Footer
 from secure_bloom.policy.policy import Policy
+from secure_bloom.policy.requirement import FolderChecks, Requirement
 
 
 @dataclass(frozen=True)
@@ -16,20 +15,20 @@ class Requirements:
 
     Attributes
     ----------
-    own : EncryptionRequirement or None
+    own : Requirement or None
         By option and by marks.
     policy : Policy or None
     folder : str
         The path to which rules of the policy for the whole folder apply.
     """
 
-    own: EncryptionRequirement | None
+    own: Requirement | None
     policy: Policy | None
     folder: str
 
     def checks(self, path_columns: Iterable[str]) -> FolderChecks:
         """Return the checks of files whose paths have values of these columns."""
-        return _BothChecks(self, list(path_columns))
+        return FolderChecks(self._both if self.check_files else None, path_columns)
 
     @property
     def check_files(self) -> bool:
@@ -41,31 +40,15 @@ class Requirements:
 
         Raises AuthenticationError if one of them must be encrypted.
         """
-        names = list(names)
-        if self.policy is not None:
-            self.policy.for_path(self.folder).check_path_columns(names, ())
-        if self.own is not None:
-            self.own.check_path_columns(names, ())
+        self._both.check_path_columns(self.folder, names, ())
+
+    @property
+    def _both(self) -> Requirement:
+        own = self.own or Requirement(ignore_case=True)
+        return own if self.policy is None else replace(own, policies=(self.policy,))
 
     def demands_any(self, paths: Iterable[str]) -> bool:
         """Whether the policy requires one of these leaf columns to be encrypted."""
         return self.policy is not None and any(
             column.encrypted
             for column in self.policy.for_path(self.folder).columns_of(paths).values())
-
-
-class _BothChecks(FolderChecks):
-    """A file must meet the policy, and what options and marks require."""
-
-    def __init__(self, requirements: Requirements, path_columns: list[str]):
-        self._policy = FolderChecks(requirements.policy, path_columns)
-        self._required = FolderChecks(requirements.own, path_columns)
-
-    def check(self, footer: Footer, path: str | None = None) -> None:
-        """Check one of the files; see :meth:`.FolderChecks.check`."""
-        self._policy.check(footer, path)
-        self._required.check(footer, path)
-
-    def finish(self) -> None:
-        """Check the files together; see :meth:`.FolderChecks.finish`."""
-        self._policy.finish()  # names in options are compared with the schema

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from secure_bloom.index.identity import Identity
 from secure_bloom.parquet.footer import Footer
+from secure_bloom.pruning.found_rows import FoundRows
 from secure_bloom.pruning.row_groups import PruningResult
-from secure_bloom.reader import ParquetFile
+from secure_bloom.reading.open_file import OpenFile
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,10 @@ class DataFile:
     """A file of a folder, as listed.
 
     ``partition`` has the file's values of the partition columns, as text. ``row_groups`` are those
-    to read at most, and ``read_bytes`` is about their size; None: all. ``looked`` is what the
-    driver found in the file, if it has looked. ``identity`` is that of the file of which an index
-    knows the row groups, ``tag`` that of its stamp.
+    to read at most, and ``read_bytes`` is about their size; None: all. ``parts`` are those of each
+    row group that an index has found, see :mod:`.row_ranges`. ``looked`` is what the driver found
+    in the file, if it has looked. ``identity`` is that of the file of which an index knows the row
+    groups, ``tag`` that of its stamp.
     """
 
     path: str
@@ -51,6 +53,7 @@ class DataFile:
     looked: Looked | None = None
     identity: Identity | None = None
     tag: str = ""
+    parts: tuple[int, ...] = ()
 
     @property
     def num_bytes(self) -> int:
@@ -88,12 +91,17 @@ class FileRange:
                 found.append(number)
         return found
 
-    def selected(self, row_groups: list[int], opened: ParquetFile) -> list[int]:
+    def selected(self, row_groups: list[int], opened: OpenFile) -> list[int]:
         """Return those of some row groups of the open file that are to be read."""
+        own = self.found_rows(opened)
+        return row_groups if own is None else [group for group in row_groups if group in own]
+
+    def found_rows(self, opened: OpenFile) -> FoundRows | None:
+        """Return the rows that an index has found in the open file; None: it does not tell."""
         own, identity = self.file.row_groups, self.file.identity
         if own is None or identity is None or not identity.allows_file(opened):
-            return row_groups
-        return [group for group in row_groups if group in own]
+            return None
+        return dict(zip(own, self.file.parts, strict=True))
 
 
 def divide(files: Iterable[DataFile], split_bytes: int, open_cost_bytes: int,

@@ -49,8 +49,9 @@ def _check_not_shredded(names: list[str], type_: pa.DataType) -> None:
     if "typed_value" in names and {field.name for field in type_} == {"value", "metadata"}:
         raise UnsupportedError(
             "it is a variant whose values are split into columns (shredded), which only Spark's "
-            "own reader puts together; read it with spark.read.parquet or engine=\"native\", or "
-            "write it with spark.sql.variant.inferShreddingSchema and "
+            "own reader puts together: read it with spark.read.parquet and the options of "
+            "secure_bloom.spark.native.read_options, or write it with "
+            "spark.sql.variant.inferShreddingSchema and "
             "spark.sql.variant.writeShredding.enabled set to false")
 
 

@@ -16,12 +16,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from secure_bloom.errors import UnsupportedError
-from secure_bloom.spark.options.options import OVERWRITE_MODE, Options
+from secure_bloom.errors import CommitError, UnsupportedError
+from secure_bloom.spark.options.options import OVERWRITE_MODE, PARTITION_BY, Options
 from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.writing.writer import SecureParquetWriter, TaskCommit, task_context
 from secure_bloom.storage.batches import Batch
-from secure_bloom.storage.commit import CommitError, Job
+from secure_bloom.storage.commit import Job
 
 _QUERY_ID = "sql.streaming.queryId"
 _SPARK_OPTIONS = ("checkpointlocation", "queryname")  # Spark's own, but passed to data sources too
@@ -46,6 +46,10 @@ class SecureParquetStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool):
         options = Options({OVERWRITE_MODE: "static", **options.without(_SPARK_OPTIONS)})
+        if overwrite and PARTITION_BY in options \
+                and options.text(OVERWRITE_MODE).lower() == "dynamic":
+            raise UnsupportedError("output mode complete replaces the whole folder: set option "
+                                   "partitionOverwriteMode to static", file=options.get("path"))
         self._writer = SecureParquetWriter(options, schema, overwrite)
 
     @plain_errors()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import dataclass, replace
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -12,12 +12,19 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from secure_bloom.arrow.encrypted_columns import protection
 from secure_bloom.arrow.schema import parquet_leaves
-from secure_bloom.datasets.task_files import TaskFiles, open_checked, write_empty_file
-from secure_bloom.errors import ColumnError, SecureBloomError, error_location
+from secure_bloom.datasets.task_files import HAS_FILES, TaskFiles, open_checked, write_empty_file
+from secure_bloom.errors import (
+    ColumnError,
+    CommitError,
+    OptionError,
+    SecureBloomError,
+    error_location,
+)
 from secure_bloom.index.writing import TaskSegments, WrittenIndexes
-from secure_bloom.keys import KeyEncryptionKeys
 from secure_bloom.keys.environment import NO_KEYS
+from secure_bloom.keys.retrieval import Keys
 from secure_bloom.policy.slips import warn_of_unused_rules
 from secure_bloom.policy.writing import check_file_of_folder
 from secure_bloom.spark.options.analysed import parse_analysed
@@ -26,11 +33,10 @@ from secure_bloom.spark.options.encryption import keys_by_column
 from secure_bloom.spark.options.options import (
     INDEX_COLUMNS,
     PARTITION_BY,
-    OptionError,
     Options,
     locate,
 )
-from secure_bloom.spark.options.write import WriteOptions, parse_write_options
+from secure_bloom.spark.options.write import parse_write_options
 from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.schema.nested import without_hidden_nulls
 from secure_bloom.spark.schema.sensitivity import mark
@@ -40,8 +46,9 @@ from secure_bloom.spark.schema.types import (
     file_schema,
     stored_schema,
 )
+from secure_bloom.spark.writing.receipts import leave
 from secure_bloom.storage.batches import Batch
-from secure_bloom.storage.commit import CommitError, Job
+from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import FileTarget
 from secure_bloom.storage.hive_partitioning import Partitioner, check_same_columns
 from secure_bloom.storage.summary import StagedFile
@@ -76,20 +83,19 @@ class SecureParquetWriter(DataSourceArrowWriter):
             analysed = parse_analysed(options)
             metadata = analysed.with_metadata(field_metadata(schema))
             self._options = parse_write_options(options, self._row_schema, metadata, path)
-        if overwrite:
-            self._options.check_overwrite(path)
+        replaced = self._options.overwrites(path) if overwrite else False
         if self._options.policy is not None:
             warn_of_unused_rules(self._options.policy.for_path(path),
                                  parquet_leaves(self._row_schema), path)
-        self._is_new = analysed.is_new
+        self._is_new, self._receipt = analysed.is_new, analysed.receipt
         partition_by = self._options.partition_by
         check_partition_types(schema, partition_by)
         in_files = StructType([column for column in schema if column.name not in partition_by])
         self._file_schema = file_schema(mark(in_files, self._own_keys()))
-        self.job = Job(*place, overwrite)
+        self.job = Job(*place, replaced)
         self.job.check_folder()
         self._check_new()
-        if not overwrite and not self._is_new:
+        if replaced is not True and not self._is_new:
             _check_partition_columns(self.job, partition_by)
         self._keks = self._options.key_encryption_keys()
         self._master_keys = self._options.master_key_check()
@@ -102,7 +108,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
         """Write the rows of a task to files that stay hidden until the job commits."""
         if self._indexes is None:
             return TaskCommit(self._write(iterator, self._open_file))
-        with self._indexes.task(self.job, self.reading_keys()) as task:
+        with self._indexes.task(self.job, self._reading_keys()) as task:
             staged = self._write(iterator, lambda path: task.observe(path, self._open_file(path)),
                                  task.add)
             return TaskCommit(staged, task.finish())
@@ -126,34 +132,30 @@ class SecureParquetWriter(DataSourceArrowWriter):
         """Publish the files of the tasks; if there are none, one file that holds the schema."""
         reports = cast("list[TaskCommit | None]", messages)  # what ``write`` returned in the tasks
         files = [file for report in reports if report is not None for file in report.files]
-        if not files and (self.job.overwrite or not self.job.visible_files()):
+        if not files and (self.job.overwrite is True or not self.job.visible_files()):
             files = [write_empty_file(self.job, self._options.partition_by, self._open_file)]
         self._check_new()
         committed = self.job.commit(files, batch)
-        if self._indexes is not None and committed is not None:
-            self._indexes.publish(self.job, [report.index for report in reports
-                                             if report is not None and report.index is not None],
-                                  self._options.index_client())
+        if committed is None:
+            return
+        indexed = [] if self._indexes is None else self._indexes.publish(
+            self.job, [report.index for report in reports
+                       if report is not None and report.index is not None],
+            self._options.index_client())
+        if self._receipt is not None:
+            encrypted, others = protection(self._options.encryption,
+                                           parquet_leaves(self._file_schema))
+            leave(self._receipt, replace(committed, encrypted_columns=encrypted,
+                                         open_columns=others, indexed_columns=indexed))
 
     @plain_errors()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove the files that the tasks have written so far."""
         self.job.abort()
 
-    @property
-    def options(self) -> WriteOptions:
-        """The options of the write."""
-        return self._options
-
-    @property
-    def key_encryption_keys(self) -> KeyEncryptionKeys | None:
-        """The keys with which tasks wrap their data keys; None with single wrapping."""
-        return self._keks
-
     def _check_new(self) -> None:
         if self._is_new and self.job.visible_files():
-            raise CommitError('the folder already has files; pass mode="append" or '
-                              'mode="overwrite"', file=self.job.folder)
+            raise CommitError(HAS_FILES, file=self.job.folder)
 
     def _opened_indexes(self) -> WrittenIndexes | None:
         try:
@@ -169,7 +171,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
         return {leaf.parts: {keys[leaf.path]} for leaf in parquet_leaves(self._row_schema)
                 if leaf.path in keys}
 
-    def reading_keys(self) -> Any:
+    def _reading_keys(self) -> Keys:
         """Return the keys with which a task reads what it has written."""
         if self._options.encryption is None:
             return NO_KEYS
@@ -192,10 +194,10 @@ class SecureParquetWriter(DataSourceArrowWriter):
         return batch if batch.schema.equals(self._row_schema) else batch.cast(self._row_schema)
 
     def _open_file(self, path: str) -> ParquetWriter:
-        self.check_path(path)
+        self._check_path(path)
         return self._open(path, self.job.filesystem)
 
-    def check_path(self, path: str) -> None:
+    def _check_path(self, path: str) -> None:
         """Check a file by the rules of the policy that are for some files of the folder only."""
         policy = self._options.policy
         if policy is None:

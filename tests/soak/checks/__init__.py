@@ -14,7 +14,10 @@ from tests.soak.checks import (
     leftovers,
     long_life,
     nonces,
+    pages,
+    reencrypt,
     secrets,
+    spark_conditions,
     spark_false_negatives,
     spark_secrets,
     storage_faults,
@@ -26,5 +29,6 @@ CHECKS: dict[str, Check] = {check.name: check for check in (
     false_negatives.CHECK, false_positives.CHECK, tampering.CHECK, swaps.CHECK,
     hostile_bytes.CHECK, crashes.CHECK, erasing.CHECK, long_life.CHECK,
     differential.CHECK, concurrency.CHECK, storage_faults.CHECK, nonces.CHECK, secrets.CHECK,
-    guided.CHECK, adversary.CHECK, leftovers.CHECK, spark_false_negatives.CHECK,
-    spark_secrets.CHECK)}
+    guided.CHECK, adversary.CHECK, leftovers.CHECK, pages.CHECK,
+    reencrypt.CHECK,
+    spark_false_negatives.CHECK, spark_secrets.CHECK, spark_conditions.CHECK)}

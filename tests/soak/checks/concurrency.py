@@ -1,4 +1,4 @@
-"""Jobs of eight processes on one data set: no row is lost, duplicated or wrong at any moment.
+"""Jobs of nine processes on one data set: no row is lost, duplicated or wrong at any moment.
 
 Each job notes in a journal what it is about to write or erase, and what it has written or erased.
 So a reader knows which rows must be there, and which may be: a row that was written before it began
@@ -18,17 +18,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
 from pyarrow.parquet.encryption import EncryptionConfiguration
 
 import secure_bloom
-from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError
+from secure_bloom.errors import ChangedMeanwhileError, CommitError, SecureBloomError
 from secure_bloom.index import Index
 from secure_bloom.keys import InMemoryKms, rotate_master_keys
-from secure_bloom.storage.commit import CommitError
+from secure_bloom.reading.open_file import OpenFile
+from secure_bloom.storage.visibility import data_files
 from tests.modes import MASTER_KEYS
 from tests.soak.check import Case, Check
 
 ENCRYPTION = EncryptionConfiguration("kf", column_keys={"kc1": ["ssn"]})
+OTHER = EncryptionConfiguration("kf", column_keys={"kc2": ["ssn"]})
 _MOST_ROWS = 600  # in the data set; then writers wait for erasures
 _MOST_ATTEMPTS = 100  # of one erasure, while other jobs change the same files
 
@@ -113,14 +117,21 @@ class Scene:
 
 # --- what the processes do -----------------------------------------------------------------------
 
-def _write(scene: Scene) -> None:
+def _new_ids(scene: Scene) -> range:
+    """Return ids for new rows, once the data set has room for them; none if the time is up."""
     while len(scene.present()) > _MOST_ROWS:
         time.sleep(0.05)
         if scene.is_over():
-            return
+            return range(0)
     scene.jobs += 1
     first = (scene.number * 10**6 + scene.jobs) * 100
-    ids = range(first, first + scene.random.choice([1, 20, 60]))
+    return range(first, first + scene.random.choice([1, 20, 60]))
+
+
+def _write(scene: Scene) -> None:
+    ids = _new_ids(scene)
+    if not ids:
+        return
     scene.journal.note("writing", ids)
     try:
         secure_bloom.write_dataset(_rows(ids), scene.folder, mode="append", encryption=ENCRYPTION,
@@ -143,7 +154,7 @@ def _erase(scene: Scene) -> None:
     for _ in range(_MOST_ATTEMPTS):
         with contextlib.suppress(ChangedMeanwhileError, CommitError):
             if secure_bloom.erase(scene.folder, "ssn", list(map(_ssn, ids)), scene.kms,
-                                  max_share=1).is_complete:
+                                  max_share=1).ok:
                 scene.journal.note("gone", ids)
                 return
         scene.journal.note("erase, tried again")
@@ -193,6 +204,31 @@ def _attach(scene: Scene) -> None:
     time.sleep(0.1)
 
 
+def _encrypt(scene: Scene) -> None:
+    """Put a file in plaintext beside the others, and encrypt all, at times with other keys."""
+    ids = _new_ids(scene)
+    if scene.random.random() < 0.3:
+        secure_bloom.reencrypt(scene.folder, scene.kms)
+    elif ids:
+        path = scene.folder / f"foreign-{ids[0]}.parquet"
+        scene.journal.note("writing", ids)
+        hidden = path.with_name(f".{path.name}")
+        pq.write_table(_rows(ids), hidden)
+        hidden.rename(path)
+        scene.journal.note("wrote", ids)
+    encryption = scene.random.choice([ENCRYPTION, OTHER])
+    if secure_bloom.encrypt(scene.folder, scene.kms, encryption=encryption).ok:
+        scene.journal.note("encrypt, all")
+        _check_encrypted(scene)
+
+
+def _check_encrypted(scene: Scene) -> None:
+    """Only this process writes plaintext: so there is none, and no other brings it back."""
+    for path in data_files(pa_fs.LocalFileSystem(), str(scene.folder)):
+        with contextlib.suppress(FileNotFoundError), OpenFile(path, scene.kms) as file:
+            assert file.footer.is_encrypted, path
+
+
 def _index(scene: Scene) -> None:
     index = Index.open(scene.folder, scene.kms)
     index.update()
@@ -202,7 +238,7 @@ def _index(scene: Scene) -> None:
 
 
 _ROLES: list[Callable[[Scene], None]] = [_write, _write, _read, _look_up, _erase, _rotate, _attach,
-                                         _index]
+                                         _index, _encrypt]
 
 
 # --- processes -----------------------------------------------------------------------------------
@@ -220,6 +256,10 @@ def _fork(scene: Scene, role: Callable[[Scene], None]) -> int:
                 scene.journal.note(name)
             except (ChangedMeanwhileError, CommitError) as error:
                 scene.journal.note(f"{name}, {type(error).__name__}")
+            except FileNotFoundError as error:
+                if "no index" not in str(error):
+                    raise
+                scene.journal.note(f"{name}, no index")  # until it is made anew with other keys
         os._exit(0)
     except BaseException:
         with open(scene.journal.errors, "a") as file:
@@ -236,4 +276,4 @@ def _ssn(number: int) -> str:
 
 
 CHECK = Check("concurrency", "concurrent jobs lose, duplicate and change no row",
-              "seconds with eight processes", 3600, _try)
+              "seconds with nine processes", 3600, _try)

@@ -140,6 +140,23 @@ def _append(folder: Path, part: int, filesystem: pa_fs.FileSystem | None = None,
                                encryption=ENCRYPTION, keys=KEYS, filesystem=filesystem)
 
 
+def _days(folder: Path) -> None:
+    for day in range(3):
+        _write_day(folder, day, day)
+    age(folder)
+
+
+def _overwrite_day(folder: Path, filesystem: pa_fs.FileSystem) -> None:
+    _write_day(folder, 1, 4, filesystem)
+
+
+def _write_day(folder: Path, day: int, part: int,
+               filesystem: pa_fs.FileSystem | None = None) -> None:
+    secure_bloom.write_dataset(_part(part).append_column("day", pa.array([day] * _ROWS)),
+                               str(folder), mode="overwrite_partitions", partition_by="day",
+                               encryption=ENCRYPTION, keys=KEYS, filesystem=filesystem)
+
+
 def _part(part: int) -> pa.Table:
     ids = range(part * _ROWS, (part + 1) * _ROWS)
     return pa.table({"id": ids, "ssn": [f"s{number}" for number in ids]})
@@ -165,7 +182,7 @@ def _check(result: Any) -> None:
 def _erase(folder: Path, filesystem: pa_fs.FileSystem) -> None:
     result = secure_bloom.erase(str(folder), "ssn", ["s1", f"s{_ROWS}"], KEYS, max_share=1,
                                 filesystem=filesystem, files_at_once=1)
-    assert result.is_complete
+    assert result.ok
 
 
 def _attach(folder: Path, filesystem: pa_fs.FileSystem) -> None:
@@ -190,7 +207,7 @@ def _leaking(folder: Path) -> None:
     folder.mkdir()
     for number in range(2):
         (folder / f"{number}.parquet").write_bytes(leaking_file(
-            _part(number), ["ssn"], KEYS, kms=KEYS, row_group_size=5,
+            _part(number), ["ssn"], KEYS, row_group_size=5,
             encryption=EncryptionConfiguration("kf", {"kc1": ["ssn"]}, plaintext_footer=True)))
 
 
@@ -309,6 +326,7 @@ OPERATIONS: dict[str, Operation] = {
                         on_stores=True),
     "overwrite": Operation(_lake, lambda folder, fs: _append(folder, 4, fs, mode="overwrite"),
                            _rows, on_stores=True),
+    "overwrite, partitions": Operation(_days, _overwrite_day, _rows, on_stores=True),
     "erase": Operation(_lake, _erase, _rows, on_stores=True),
     "erase, with an index": Operation(_indexed, _erase, _rows_and_index),
     "attach": Operation(_lake, _attach, _filters, on_stores=True),

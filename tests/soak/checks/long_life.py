@@ -9,16 +9,21 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
-from pyarrow.parquet.encryption import EncryptionConfiguration
 
 import secure_bloom
+from secure_bloom import EncryptionConfiguration
+from secure_bloom.arrow.encryption import FileEncryption
+from secure_bloom.arrow.keys import PlaceholderKeys
 from secure_bloom.index import Index
 from secure_bloom.keys import InMemoryKms
+from secure_bloom.keys.material import KeyMaterial
+from secure_bloom.storage.visibility import material_path
 from tests.modes import MASTER_KEYS
 from tests.soak.check import Case, Check
 
 _OPENS = 400  # of each file that is written
 _GROWTH = 24 * 2**20  # bytes; allocators keep some
+_HOLDERS = (PlaceholderKeys, FileEncryption, KeyMaterial)
 _HANDLES = 8  # indexes that were opened stay open for a while
 
 
@@ -31,9 +36,11 @@ def _try(case: Case) -> None:
         case.tried += _use_all(case, lake, kms)
         if before is None and time.monotonic() > measured_at:
             before = _used()
-    memory, handles, threads = (new - old for new, old in zip(_used(), before, strict=True))
+    memory, handles, threads, holders = (
+        new - old for new, old in zip(_used(), before, strict=True))
     assert memory < _GROWTH, f"{memory} bytes more"
     assert handles <= _HANDLES and threads <= 0, f"{handles} handles and {threads} threads more"
+    assert holders <= 0, f"{holders} objects more that hold the keys of a file"
 
 
 def _use_all(case: Case, lake: Path, kms: InMemoryKms) -> int:
@@ -43,6 +50,12 @@ def _use_all(case: Case, lake: Path, kms: InMemoryKms) -> int:
                                encryption=EncryptionConfiguration("kf", column_keys={
                                    "kc1": ["ssn"]}))
     secure_bloom.index.build(lake, "ssn", kms)
+    apart = case.folder / "apart.parquet"
+    apart.unlink(missing_ok=True)
+    Path(material_path(str(apart))).unlink(missing_ok=True)
+    secure_bloom.write_table(table, apart, keys=kms, encryption=EncryptionConfiguration(
+        "kf", column_keys={"kc1": ["ssn"]}, internal_key_material=False))
+    assert secure_bloom.ParquetFile(apart, kms).read().num_rows == 200  # nobody closes it
     value = table["ssn"][0].as_py()
     [path] = lake.glob("*.parquet")
     for _ in range(_OPENS):
@@ -54,15 +67,17 @@ def _use_all(case: Case, lake: Path, kms: InMemoryKms) -> int:
     assert rows.num_rows
     assert secure_bloom.dataset(lake, kms).count_rows() == 200
     assert secure_bloom.find(lake, "ssn", [value], kms).num_rows == rows.num_rows
-    return 5 + _OPENS + _OPENS // 4
+    return 7 + _OPENS + _OPENS // 4
 
 
-def _used() -> tuple[int, int, int]:
+def _used() -> tuple[int, int, int, int]:
+    """Memory, file handles, threads, and objects that hold keys of a file."""
     gc.collect()
     with open("/proc/self/statm") as file:
         memory = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return memory, len(os.listdir("/proc/self/fd")), threading.active_count()
+    holders = sum(isinstance(one, _HOLDERS) for one in gc.get_objects())
+    return memory, len(os.listdir("/proc/self/fd")), threading.active_count(), holders
 
 
-CHECK = Check("long_life", "memory, file handles and threads of a process do not grow",
+CHECK = Check("long_life", "memory, file handles, threads and held keys of a process do not grow",
               "operations", 10**6, _try)

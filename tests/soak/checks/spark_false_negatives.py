@@ -1,4 +1,4 @@
-"""The same promise with Spark: written by both of its engines, asked by it and by others."""
+"""The same promise with Spark: written by its own writer or ours, asked by it and by others."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import secure_bloom
+import secure_bloom.spark
 from secure_bloom import EncryptionConfiguration
 from secure_bloom.keys import Keyring
+from secure_bloom.spark import native
 from tests.modes import MASTER_KEYS
 from tests.soak.check import Case, Check
 from tests.soak.lookups import check_filters, count_rows, questions, sample
@@ -22,21 +24,24 @@ _LOOKED_UP = 10_000
 
 
 def _try(case: Case) -> None:
-    spark, table = _session(), _table(case)
+    spark, table = session(), _table(case)
     keys = Keyring.create(case.folder / "keys.json")
     for name, key in MASTER_KEYS.items():
         keys.add(name, key)
     pq.write_table(table, case.folder / "plain.parquet")
     frame = spark.read.parquet(str(case.folder / "plain.parquet"))
-    engine, lake = case.random.choice(["native", "python"]), case.folder / "lake"
-    secure_bloom.spark.write(
-        frame, lake, keys=keys, engine=engine, bloom_filters=table.column_names,
-        encryption=EncryptionConfiguration("kf", {"kc1": table.column_names[:3]}))
+    writer, lake = case.random.choice(["Spark's writer", "ours"]), case.folder / "lake"
+    arguments = {"keys": keys, "bloom_filters": table.column_names,
+                 "encryption": EncryptionConfiguration("kf", {"kc1": table.column_names[:3]})}
+    if writer == "ours":
+        secure_bloom.spark.write(frame, lake, **arguments)
+    else:
+        frame.write.options(**native.write_options(**arguments)).parquet(str(lake))
     for name in table.column_names:
         for way, ask in _WAYS.items():
             number = ask(case, lake, keys, table, name)
             case.tried += number
-            case.counts[f"{engine}, {way}"] += number
+            case.counts[f"{writer}, {way}"] += number
 
 
 def _table(case: Case) -> pa.Table:
@@ -55,11 +60,9 @@ def _table(case: Case) -> pa.Table:
 
 
 @functools.cache
-def _session() -> Any:
+def session() -> Any:
+    """Return the session of this process."""
     from pyspark.sql import SparkSession
-
-    import secure_bloom.spark
-    from secure_bloom.spark import native
     spark = SparkSession.builder.master("local[1]").appName("false negatives").config(
         "spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1").config(
         "spark.log.level", "ERROR").config("spark.pyspark.python", sys.executable).getOrCreate()
@@ -85,8 +88,8 @@ def _find(case: Case, lake: Path, keys: Keyring, table: pa.Table, name: str) -> 
 def _load(case: Case, lake: Path, keys: Keyring, table: pa.Table, name: str) -> int:
     values = sample(case, table[name], _LOOKED_UP)
     for some in questions(values):
-        found = secure_bloom.spark.load(_session(), lake, [(name, "in", some)],
-                                        keyring=str(keys.path))
+        found = secure_bloom.spark.read(session(), lake, filters=[(name, "in", some)],
+                                        keys=str(keys.path))
         assert found.count() == count_rows(table[name], some), f"{name}: {len(some)} values"
     return len(values)
 
@@ -95,7 +98,7 @@ def _native_read(case: Case, lake: Path, keys: Keyring, table: pa.Table, name: s
     from pyspark.sql.functions import col
 
     values = sample(case, table[name], _LOOKED_UP)
-    rows = secure_bloom.spark.read(_session(), lake, keys=keys, engine="native")
+    rows = session().read.options(**native.read_options(str(lake), keys)).parquet(str(lake))
     for some in questions(values):
         found = rows.where(col(name).isin(some)).count()
         assert found == count_rows(table[name], some), f"{name}: {len(some)} values"

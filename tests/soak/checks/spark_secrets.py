@@ -63,13 +63,13 @@ def _run(left: Path, keys: Path) -> None:
     native.enable(spark)
     frame = spark.range(100).selectExpr("id", "cast(id as string) as ssn")
     encryption = secure_bloom.EncryptionConfiguration("footer", {"pii": ["ssn"]})
-    options = {"keyring": str(ring.path), "parquet.encryption.footer.key": "footer",
+    options = {"keys": str(ring.path), "parquet.encryption.footer.key": "footer",
                "parquet.encryption.column.keys": "pii: ssn"}
     frame.write.format("secure_parquet").options(**options).mode("append") \
         .save(f"{left}/by the source")
     secure_bloom.spark.write(frame, f"{left}/by Spark", keys=ring, encryption=encryption)
     for name in ("by the source", "by Spark"):
-        rows = spark.read.format("secure_parquet").options(keyring=str(ring.path)) \
+        rows = spark.read.format("secure_parquet").options(keys=str(ring.path)) \
             .load(f"{left}/{name}")
         assert rows.where("ssn = '7'").count() == 1
         assert secure_bloom.spark.read(spark, f"{left}/{name}", keys=ring).count() == 100

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from secure_bloom.errors import SecureBloomError
+from tests.reading.ways import by_pages, with_ranges
 from tests.soak.check import Case, Check
 from tests.soak.checks.adversary import moves, planting, splicing
 from tests.soak.checks.adversary.guard import TooSlow, bounded
@@ -88,6 +89,9 @@ def _try(case: Case) -> None:
         folder = case.folder
         if Path("/dev/shm").is_dir():  # faster
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/dev/shm")))
+        if case.random.random() < 0.5:  # indexes say where rows are, and only those are read
+            stack.enter_context(with_ranges())
+            stack.enter_context(by_pages())
         table = Table.write(folder / "lake", case.random)
         judge = Judge(table, counts=case.counts)
         for number in range(_GAMES):

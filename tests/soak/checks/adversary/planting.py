@@ -11,15 +11,17 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pa_fs
+from xxhash import xxh64_intdigest
 
 import secure_bloom
 from secure_bloom.errors import SecureBloomError
 from secure_bloom.index.file_table import FileEntry, FileTable
-from secure_bloom.index.geometry import Geometry
+from secure_bloom.index.geometry import Geometry, pack, place_of, sorted_pairs
 from secure_bloom.index.manifest import Body, Manifest
 from secure_bloom.index.segment_writer import write_segment
 from secure_bloom.index.stamps import stamp
 from secure_bloom.keys.cache import CachedKms
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.column_type import ColumnType
 from tests.forging import plaintext_file, with_fewer_row_groups
 from tests.soak.checks.adversary.moves import padded
@@ -88,7 +90,7 @@ def _plant(player: Player, data: bytes) -> str:
 # --- indexes -------------------------------------------------------------------------------------
 
 def plant_index(player: Player) -> str:
-    """Plant an index that covers all files, and has no value."""
+    """Plant an index that covers all files, and has no value, or all in wrong rows."""
     master_key = player.random.choice([None, None, "other", "other", "pii"])
     hidden = player.random.choice(["", "", "_h/p.parquet", "sub/.p.parquet"])
     column = player.random.choice(["ssn", "ssn", "ssn", "note"])
@@ -113,19 +115,28 @@ def forge_index(player: Player, master_key: str | None, hidden: str = "",
     # A key that the player does not have is only claimed.
     manifest = Manifest.new(column, master_key and "other", kms)
     folder = player.make_room(f"_index/{column}/x").parent
+    groups = sum(entry.row_groups for entry in found)
+    geometry = Geometry.of(len(PERSONS) * groups, groups, has_ranges=True)
+    pairs = [np.empty(0, np.uint64)] if player.random.random() < 0.5 else [
+        geometry.repacked(pack(manifest.key.fingerprints(_hash(person)),
+                               place_of(group, player.random.randrange(32, 64))))
+        for person in PERSONS for group in range(groups)]
     info = write_segment(_LOCAL, str(folder), manifest.key,
-                         ColumnType("BYTE_ARRAY", 0, pa.string()),
-                         Geometry.of(0, sum(entry.row_groups for entry in found)),
-                         [np.empty(0, np.uint64)], 0, FileTable.of(found))
+                         ColumnType("BYTE_ARRAY", 0, pa.string()), geometry,
+                         [sorted_pairs(pairs)], 0, FileTable.of(found))
     _publish(player, manifest, Body(column, (info,)), master_key)
     return f"of {column} under {master_key}, {len(found)} files"
+
+
+def _hash(person: str) -> np.ndarray:
+    return np.array([xxh64_intdigest(person.encode())], np.uint64)
 
 
 def _entry(player: Player, path: str) -> FileEntry | None:
     full = str(player.folder / path)
     try:
         [listed] = _LOCAL.get_file_info([full])
-        with secure_bloom.ParquetFile(full, OWNER) as file:
+        with OpenFile(full, OWNER) as file:
             return FileEntry.of(file, path, stamp(_LOCAL, listed))
     except (SecureBloomError, OSError):  # a damaged file, which other moves have made
         return None

@@ -185,12 +185,13 @@ class Table:
         options["encryption"] = secure_bloom.EncryptionConfiguration(
             "kf", columns, plaintext_footer=options.pop("is_signed"),
             double_wrapping=options.pop("double_wrapping"),
-            internal_key_material=is_job or internal)
+            # A file with material beside it cannot be replaced.
+            internal_key_material=is_job or internal or mode == "overwrite")
         options.setdefault("row_group_size", self.random.choice([1, 2, 4, 8, 100]))
         rows = options.pop("max_rows_per_file", self.random.choice([8, 16, 100]))
         if is_job:
             secure_bloom.write_dataset(
-                data, self.folder, mode=mode, index=["ssn"] if self.is_indexed else (),
+                data, self.folder, mode=mode, index_columns=["ssn"] if self.is_indexed else (),
                 partition_by=self.partition_by, keys=OWNER,
                 max_rows_per_file=rows, **options)
             return

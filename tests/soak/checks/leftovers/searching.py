@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from secure_bloom import ParquetFile, SplitBlockBloomFilter
+from secure_bloom import SplitBlockBloomFilter
 from secure_bloom.crypto.aad import ModuleType
 from secure_bloom.index import Index
 from secure_bloom.index.column_segments import column_hashes
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.pages import StoredPages, copied_pages
+from secure_bloom.reading.open_file import OpenFile
 
 # Field ids of PageHeader in parquet.thrift, and of the header of data pages of version 2.
 _UNCOMPRESSED_SIZE, _COMPRESSED_SIZE, _HEADER_V2, _LEVELS, _IS_COMPRESSED = 2, 3, 8, (5, 6), 7
@@ -26,7 +27,7 @@ _INDEXES = {"column_index": ModuleType.COLUMN_INDEX, "offset_index": ModuleType.
 
 def stored(path: Path, keys: Any) -> Iterator[tuple[str, bytes]]:
     """Yield what a file stores, each with its place; no byte of the file is left out."""
-    with ParquetFile(path, keys) as file:
+    with OpenFile(path, keys) as file:
         ranges = []
         yield "footer", bytes(file.stored_footer)
         for chunk in file.footer.column_chunks():
@@ -46,7 +47,7 @@ def stored(path: Path, keys: Any) -> Iterator[tuple[str, bytes]]:
         yield "bytes between", _between(file, ranges)
 
 
-def _pages(file: ParquetFile, chunk: ColumnChunk) -> Iterator[bytes]:
+def _pages(file: OpenFile, chunk: ColumnChunk) -> Iterator[bytes]:
     """Yield headers and bodies of all pages."""
     parts = copied_pages(file, chunk.pages, chunk.modules, None, StoredPages())
     codec = chunk.metadata().get_int(_CODEC) or 0
@@ -73,19 +74,19 @@ def _decompressed(header: Any, body: bytes, codec: int) -> bytes:
     return body[:levels] + pa.Codec(_CODECS[codec]).decompress(body[levels:], size, asbytes=True)
 
 
-def _check_filter(file: ParquetFile, chunk: ColumnChunk) -> tuple[int, int]:
+def _check_filter(file: OpenFile, chunk: ColumnChunk) -> tuple[int, int]:
     """Check that a filter has no bits but those of the rows; return where it is."""
     found = file.read_bloom_filter(chunk.row_group, chunk.column.path)
     of_rows = SplitBlockBloomFilter(found.num_blocks)
-    for group, hashes in column_hashes(file, chunk.column):
-        if group == chunk.row_group:
-            of_rows.insert_hashes(hashes)
+    for portion in column_hashes(file, chunk.column):
+        if portion.row_group == chunk.row_group:
+            of_rows.insert_hashes(portion.hashes)
     assert bytes(found.bitset) == bytes(of_rows.bitset), \
         f"the filter of {chunk.column.path} has bits that no row has"
     return chunk.bloom_filter
 
 
-def _between(file: ParquetFile, ranges: list[tuple[int, int]]) -> bytes:
+def _between(file: OpenFile, ranges: list[tuple[int, int]]) -> bytes:
     """Return the bytes in no module that the footer names."""
     found, position = b"", 4
     for start, size in sorted(ranges):
@@ -99,32 +100,16 @@ def check_index(lake: Path, column: str, keys: Any) -> None:
     opened = Index.open(lake, keys).column(column)
     hashes = [np.zeros(0, np.uint64)]
     for path in lake.glob("*.parquet"):
-        with ParquetFile(path, keys) as file:
+        with OpenFile(path, keys) as file:
             [leaf] = [one for one in file.columns if one.path == column]
-            hashes += [some for _, some in column_hashes(file, leaf)]
+            hashes += [some.hashes for some in column_hashes(file, leaf)]
     expected = {one >> 26 for one in
                 opened.manifest.key.fingerprints(np.concatenate(hashes)).tolist()}
     names = {name for info in opened.manifest.body.segments for name in info.file_names}
     for segment in opened.segments:
         if segment.pairs:
-            for fingerprints, _ in segment.decode(0, segment.geometry.num_pages):
+            for fingerprints, *_ in segment.decode(0, segment.geometry.num_pages):
                 extra = set(fingerprints.tolist()) - expected
                 assert not extra, f"the index has {len(extra)} fingerprints that no row has"
     left = {path.name for path in lake.rglob("*") if path.suffix in (".seg", ".part")}
     assert left == names, f"segments are left: {left - names}"
-
-
-def memory(array: Any) -> Iterator[bytes]:
-    """Yield all memory of an Arrow array, with dictionaries."""
-    if isinstance(array, pa.ExtensionArray):
-        yield from memory(array.storage)
-    elif isinstance(array, pa.DictionaryArray):
-        yield from memory(array.indices)
-        yield from memory(array.dictionary)
-    else:
-        yield from (buffer.to_pybytes() for buffer in array.buffers() if buffer is not None)
-        if isinstance(array, pa.StructArray):
-            for number in range(array.type.num_fields):
-                yield from memory(array.field(number))
-        elif pa.types.is_nested(array.type):
-            yield from memory(array.values)

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.parquet.encryption import EncryptionConfiguration
 
-from secure_bloom import ParquetFile
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet import thrift
+from secure_bloom.reading.open_file import OpenFile
 from tests.modes import MASTER_KEYS
 from tests.soak.check import Case
 from tests.soak.generators import KMS_MODES, random_options
@@ -199,7 +199,7 @@ class Lake:
 
 def _forge(path: Path) -> None:
     """Claim that parquet-java wrote a file, and add extensions with a copy of the footer."""
-    with ParquetFile(path) as file:
+    with OpenFile(path) as file:
         content = file.stored_footer
     meta, _ = thrift.decode(content, {4: [{1: [{3: {}}]}]})
     meta.set_binary(6, b"parquet-mr version 1.17.0 (build 1)")

@@ -1,0 +1,129 @@
+"""Single data pages of a column chunk, compared with what the page index says about them.
+
+The page index of a plaintext file may be wrong by a fault of its writer, or because somebody wants
+a reader to return other rows. A page that is read must therefore have the number of rows that the
+index gives it, and begin with a row.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from secure_bloom.errors import FormatError, error_location
+from secure_bloom.parquet.bloom_filter import ReadsAt
+from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.page_index import DataPages
+from secure_bloom.parquet.pages import Page, read_page
+
+Buffer: TypeAlias = "bytes | memoryview | pa.Buffer"
+
+# Field ids of parquet.thrift that this module uses.
+_UNCOMPRESSED_SIZE = 2  # PageHeader
+_NUM_VALUES, _ENCODING_V1 = 1, 2  # DataPageHeader; the number of values also in V2
+_NUM_ROWS, _ENCODING_V2, _REPETITION_BYTES, _IS_COMPRESSED = 3, 4, 6, 7  # DataPageHeaderV2
+_CODEC = 4  # ColumnMetaData
+_PLAIN, _DICTIONARIES = 0, (2, 8)  # Encoding: PLAIN_DICTIONARY, RLE_DICTIONARY
+#: by CompressionCodec: names in Arrow; not LZ4 (5), which is framed in two ways
+_CODECS = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
+_LONGEST_VARINT = 5  # bytes of the header of a run
+_CONTINUED = bytes(range(0x80, 0x100))
+_MOST = 32 << 20  # bytes that a page is decompressed to here; Arrow reads larger ones
+
+
+class ChunkPages:
+    """The pages of a column chunk, which are read one by one.
+
+    Parameters
+    ----------
+    chunk : ColumnChunk
+    pages : DataPages
+        As its OffsetIndex says.
+    """
+
+    def __init__(self, chunk: ColumnChunk, pages: DataPages):
+        self.chunk, self.pages = chunk, pages
+        self._dictionary: Page | None = None
+        self._modules = chunk.modules
+        codec = chunk.metadata().get_int(_CODEC) or 0
+        self._codec = pa.Codec(_CODECS[codec]) \
+            if codec in _CODECS and pa.Codec.is_available(_CODECS[codec]) else None
+        self._is_plain = codec == 0
+
+    def dictionary(self, source: ReadsAt) -> Page | None:
+        """Return the dictionary page; None without one. Errors as for :func:`.read_page`."""
+        if self._dictionary is None and self.pages.dictionary is not None:
+            with error_location(**self.chunk.place):
+                self._dictionary = read_page(source, self.pages.dictionary, self._modules, None)
+        return self._dictionary
+
+    def read(self, source: ReadsAt, number: int) -> Page:
+        """Return a data page.
+
+        Raises
+        ------
+        FormatError, AuthenticationError
+            As for :func:`.read_page`, and if it does not have the rows that the index says.
+        """
+        with error_location(**self.chunk.place):
+            page = read_page(source, self.pages.place(number), self._modules, number)
+            rows, is_repeated = self.pages.num_rows(number), self.chunk.column.is_repeated
+            claimed = page.details.get_int(_NUM_ROWS if page.is_v2 else _NUM_VALUES) or 0
+            if claimed < rows or (claimed > rows and (page.is_v2 or not is_repeated)):
+                raise FormatError("a page has another number of rows than the page index says")
+            if is_repeated and not self._begins_row(page):
+                raise FormatError("a page begins within a row, although there is a page index")
+            return page
+
+    def values(self, page: Page) -> Buffer | None:
+        """Return the body of a page without compression; of data pages V2 only the values.
+
+        None if only Arrow can decompress it.
+        """
+        size, body = page.header.get_int(_UNCOMPRESSED_SIZE), memoryview(page.body)
+        is_compressed = not self._is_plain
+        if page.is_v2:
+            levels = page.levels_size
+            is_compressed &= page.details.get_bool(_IS_COMPRESSED) is not False
+            size, body = None if size is None else size - levels, body[levels:]
+        if not is_compressed or not body:
+            return body
+        if self._codec is None or size is None or not 0 <= size <= _MOST:
+            return None
+        try:
+            return self._codec.decompress(body, size)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise FormatError("a page cannot be decompressed", **self.chunk.place) from error
+
+    def _begins_row(self, page: Page) -> bool:
+        """Whether the first repetition level of a page is 0; True if only Arrow can tell."""
+        if page.is_v2:
+            return not page.details.get_int(_REPETITION_BYTES) \
+                or _first_level_is_zero(page.body)
+        body = self.values(page)
+        return body is None or _first_level_is_zero(memoryview(body)[4:])
+
+
+def _first_level_is_zero(levels: Buffer) -> bool:
+    """Whether levels of at most 1 begin with 0, in the hybrid of runs and packed bits.
+
+    The lowest bit of its header tells which of the two the first run is (Encodings.md).
+    """
+    found = memoryview(levels)[:_LONGEST_VARINT + 1].tobytes()
+    behind = found.lstrip(_CONTINUED)[1:]  # of the header, which is a varint
+    return bool(behind) and behind[0] & 1 == 0
+
+
+def uses_dictionary(page: Page) -> bool:
+    """Whether the values of a data page are codes of the dictionary page."""
+    return _encoding(page) in _DICTIONARIES
+
+
+def is_plain(page: Page) -> bool:
+    """Whether the bytes of values stand in an uncompressed page as they are."""
+    return _encoding(page) == _PLAIN
+
+
+def _encoding(page: Page) -> int | None:
+    return page.details.get_int(_ENCODING_V2 if page.is_v2 else _ENCODING_V1)

@@ -1,0 +1,1 @@
+"""Existing files encrypted, encrypted again, or decrypted, without decoding their pages."""

@@ -1,0 +1,55 @@
+"""Which files of an interrupted run are done, so that another run skips them."""
+
+from __future__ import annotations
+
+import os
+from threading import Lock
+
+from secure_bloom.errors import ArgumentError
+
+_DIGITS = frozenset("0123456789abcdef")
+_LINE = 128  # characters; an identity has 16
+
+
+class Journal:
+    """The identities (aad_file_unique) of the new versions of files, one on each line of a file.
+
+    A file of the folder with one of them is done. One that was exchanged since then, or put back,
+    has another identity, and its footer proves it.
+
+    Parameters
+    ----------
+    path : str or path
+        A local file, which is made if it does not exist. Anyone who can write to it can make a
+        run skip files, so it must not be in the folder.
+
+    Raises
+    ------
+    ArgumentError
+        If the file is something else.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self._path, self._lock = os.fspath(path), Lock()
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o600)
+        with os.fdopen(descriptor, "rb") as file:
+            self._done = {self._identity(line) for line in file}
+
+    def _identity(self, line: bytes) -> str:
+        text = line.decode("ascii", "replace").removesuffix("\n")
+        if len(text) > _LINE or not _DIGITS.issuperset(text):
+            raise ArgumentError("this is not a journal of reencrypt: pass a file of its own",
+                                file=self._path)
+        return text
+
+    def has(self, identity: bytes) -> bool:
+        """Whether the file with this identity is done."""
+        return identity.hex() in self._done
+
+    def add(self, identity: bytes) -> None:
+        """Note that a file is done; the note outlives a crash."""
+        with self._lock, open(self._path, "ab") as file:
+            file.write(f"{identity.hex()}\n".encode("ascii"))
+            file.flush()
+            os.fsync(file.fileno())
+            self._done.add(identity.hex())

@@ -1,0 +1,176 @@
+"""Change the encryption of one file, in one step: the new version takes the name of the old one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+import pyarrow.fs as pa_fs
+
+from secure_bloom.arrow.schema import leaf_categories
+from secure_bloom.display import names
+from secure_bloom.erasing.user_metadata import metadata_with_values
+from secure_bloom.errors import UnsupportedError
+from secure_bloom.keys.external import create_material, read_material
+from secure_bloom.keys.retrieval import Keys
+from secure_bloom.maintain.folders import OTHER_NAMES
+from secure_bloom.maintain.new_version import opened_to_rewrite
+from secure_bloom.reading.open_file import OpenFile
+from secure_bloom.reencryption.new_file import NewFile
+from secure_bloom.reencryption.result import ReencryptedFile
+from secure_bloom.reencryption.target import (
+    Target,
+    encrypted_columns,
+    has_external_material,
+)
+from secure_bloom.sbbf.options import BloomFilterOptions
+from secure_bloom.storage.files import make_folder
+from secure_bloom.storage.rewrite import Kept, Rewrite
+from secure_bloom.storage.visibility import material_path
+
+Advance: TypeAlias = Callable[[float], None]
+
+
+@dataclass
+class Plan:
+    """What a file becomes.
+
+    ``filters`` lists the columns that get a Bloom filter if they have none, by ordinal.
+    """
+
+    target: Target
+    filters: Mapping[int, BloomFilterOptions] = field(default_factory=dict)
+
+
+#: returns what an open file becomes; None if it stays as it is
+Planner: TypeAlias = Callable[[OpenFile], Plan | None]
+
+
+class Outcome(NamedTuple):
+    """What became of a file; ``change`` is None if it stays as it is."""
+
+    change: ReencryptedFile | None
+    # of the file as it is then
+    master_keys: frozenset[str]
+    encrypted: frozenset[str]  # columns
+    identity: bytes | None = None  # aad_file_unique of the new version, if that is encrypted
+
+
+def change_file(filesystem: pa_fs.FileSystem, path: str, keys: Keys, planner: Planner,
+                new_path: str | None, *, dry_run: bool, advance: Advance) -> Outcome:
+    """Change the encryption of a file.
+
+    Parameters
+    ----------
+    filesystem, path
+        The file.
+    keys : Keys
+        Of the file as it is.
+    planner : callable
+    new_path : str or None
+        Where the new file is written. None: in place of the old one.
+    dry_run : bool
+        Only return what would be done.
+    advance : callable
+        Called with the completed fraction.
+
+    Raises
+    ------
+    ChangedMeanwhileError
+        If the file was changed meanwhile.
+    UnsupportedError
+        If it cannot be encrypted in this way.
+    FormatError, AuthenticationError, KeyRetrievalError
+        If it is damaged, or a key is not available.
+    """
+    with opened_to_rewrite(filesystem, path, keys) as (rewrite, file):
+        with file.one_version():
+            plan = planner(file)
+            if plan is None:
+                if new_path is not None and not dry_run:
+                    _copy(filesystem, path, new_path, rewrite, file)
+                return Outcome(None, _master_keys(file), frozenset(
+                    file.columns[ordinal].path for ordinal in encrypted_columns(file.footer)))
+            new = _checked(file, plan, keys, advance, in_place=new_path is None)
+            change = _described(file, plan, new_path, rewrite)
+        if not dry_run:
+            had_material = has_external_material(file.footer)
+            _store(filesystem, path, new_path, rewrite, new, plan.target, had_material)
+        algorithm = plan.target.crypto.algorithm
+        return Outcome(change, frozenset(plan.target.master_keys()), frozenset(change.encrypted),
+                       None if algorithm is None else algorithm.aad_file_unique)
+
+
+def _checked(file: OpenFile, plan: Plan, keys: Keys, advance: Advance, *,
+             in_place: bool) -> NewFile:
+    if in_place and plan.target.external_material is not None:
+        raise UnsupportedError("key material in a file next to it cannot be replaced together with "
+                               "the file: pass output, or store the material in the file")
+    _check_categories(file, plan.target)
+    new = NewFile(file, plan.target, plan.filters, keys, advance)
+    new.check()
+    return new
+
+
+def _check_categories(file: OpenFile, target: Target) -> None:
+    """Refuse a file whose schema has all values of an encrypted column, as Polars writes an Enum.
+
+    Everyone who can read the footer would see them.
+    """
+    categories = [one for field in file.schema for one in leaf_categories(field)]
+    has_plaintext_footer = not target.crypto.has_encrypted_footer
+    for ordinal, column in target.columns.items():
+        if categories[ordinal] and (has_plaintext_footer or column.by == "column key"):
+            raise UnsupportedError("the schema in the footer names all categories of this Enum, "
+                                   "which every reader of the footer would see; write the file "
+                                   "again", column=file.columns[ordinal].path)
+
+
+def _store(filesystem: pa_fs.FileSystem, path: str, new_path: str | None, rewrite: Rewrite,
+           new: NewFile, target: Target, had_material: bool) -> None:
+    if new_path is None:
+        rewrite.replace_by(new.parts())
+        if had_material:  # the new file has its own
+            with suppress(FileNotFoundError):
+                filesystem.delete_file(material_path(path))
+        return
+    make_folder(filesystem, new_path.rpartition("/")[0])
+    if target.external_material is not None:
+        create_material(filesystem, new_path, target.external_material)
+    rewrite.write_to(new_path, new.parts())
+
+
+def _copy(filesystem: pa_fs.FileSystem, path: str, new_path: str, rewrite: Rewrite,
+          file: OpenFile) -> None:
+    """Copy a file that stays as it is, so that the new folder has all files."""
+    make_folder(filesystem, new_path.rpartition("/")[0])
+    if has_external_material(file.footer):
+        create_material(filesystem, new_path, read_material(filesystem, path))
+    rewrite.write_to(new_path, [Kept(0, rewrite.source.size)])
+
+
+def _described(file: OpenFile, plan: Plan, new_path: str | None,
+               rewrite: Rewrite) -> ReencryptedFile:
+    target, leaves = plan.target, file.columns
+    notes = [OTHER_NAMES] if rewrite.has_other_names and new_path is None else []
+    if target.columns and (kept := metadata_with_values(file)):
+        notes.append("key-value metadata is kept, and is for whoever reads the footer: "
+                     + names(sorted(kept), 10))
+    return ReencryptedFile(
+        file.name, new_path, rewrite.source.size,
+        {leaf.path: target.columns[leaf.ordinal].master_key for leaf in leaves
+         if leaf.ordinal in target.columns},
+        tuple(leaf.path for leaf in leaves if leaf.ordinal not in target.columns),
+        tuple(sorted(_master_keys(file))), tuple(sorted(target.master_keys())),
+        tuple(leaves[ordinal].path for ordinal in plan.filters), tuple(notes))
+
+
+def _master_keys(file: OpenFile) -> frozenset[str]:
+    footer = file.footer
+    if not footer.is_encrypted:
+        return frozenset()
+    found = {one.master_key for one in encrypted_columns(footer).values()}
+    found.add(footer.crypto.master_key(footer.footer_key_metadata))
+    return frozenset(name for name in found if name is not None)

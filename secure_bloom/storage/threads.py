@@ -1,0 +1,111 @@
+"""Work on many items in threads, with only a few of them in memory at a time."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from itertools import islice
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+
+if sys.platform == "linux":
+    import resource
+
+_WAITING = 4  # queued tasks per thread
+_WAITS = 0.02  # seconds; less says nothing
+_MUCH = 0.001  # seconds of work on a file: reading and decrypting large filters, without the GIL
+
+Item = TypeVar("Item")
+Outcome = TypeVar("Outcome")
+
+
+def in_threads(work: Callable[[Item], Outcome], items: Iterable[Item],
+               threads: int) -> Iterator[Outcome]:
+    """Yield the result of a function for each item, in order of completion.
+
+    After the first error no further task is started; it is raised when the running ones have ended.
+    """
+    with ThreadPoolExecutor(threads) as pool:
+        yield from _outcomes(pool, work, items, _WAITING * threads, lambda tasks: wait(
+            tasks, return_when=FIRST_COMPLETED).done)
+
+
+def in_order(pool: Executor, work: Callable[[Item], Outcome], items: Iterable[Item],
+             ahead: int = 64) -> Iterator[Outcome]:
+    """Yield the result of a function for each item, in order; a few items are submitted ahead.
+
+    With :class:`LocalThreads`, the calling thread works as long as that rarely waits.
+    """
+    items = iter(items)
+    if isinstance(pool, LocalThreads):
+        yield from _in_this_thread(work, items)
+    yield from _outcomes(pool, work, items, ahead, lambda tasks: tasks[:1])
+
+
+def _in_this_thread(work: Callable[[Item], Outcome], items: Iterator[Item]) -> Iterator[Outcome]:
+    """Yield results until this thread has waited twice as long as it has worked.
+
+    Also until a file has turned out to be much work, which other threads can share.
+    """
+    worked = waited = 0.0
+    for number, item in enumerate(items, 1):
+        began, began_work, waits = time.perf_counter(), time.thread_time(), _waits()
+        result = work(item)
+        worked_now = time.thread_time() - began_work
+        worked += worked_now
+        if _waits() != waits:  # otherwise it only had no core for a while
+            waited += time.perf_counter() - began - worked_now
+        yield result
+        if waited > max(_WAITS, 2 * worked) or worked > max(_WAITS, number * _MUCH):
+            return
+
+
+def _waits() -> float:
+    """Return how often this thread has waited for something; only Linux counts that.
+
+    Elsewhere a new number each time, as if it had waited.
+    """
+    if sys.platform == "linux":
+        return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+    return time.perf_counter()
+
+
+def _outcomes(pool: Executor, work: Callable[[Item], Outcome], items: Iterable[Item], ahead: int,
+              choose: Callable[[list[Future[Outcome]]], Iterable[Future[Outcome]]]) \
+        -> Iterator[Outcome]:
+    """Yield the results of the tasks that are chosen next, from those that were submitted.
+
+    Items are submitted gradually: a million queued tasks would take more than a gigabyte.
+    """
+    items = iter(items)
+    tasks: list[Future[Outcome]] = []
+    try:
+        while True:
+            tasks += [pool.submit(work, item) for item in islice(items, ahead - len(tasks))]
+            if not tasks:
+                return
+            for task in choose(tasks):
+                tasks.remove(task)
+                yield task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def pool_for(filesystem: pa_fs.FileSystem) -> ThreadPoolExecutor:
+    """Return a pool of as many threads as files are opened at a time."""
+    if filesystem.type_name == "local":
+        return LocalThreads(min(pa.cpu_count(), 4))
+    return ThreadPoolExecutor(pa.io_thread_count())
+
+
+class LocalThreads(ThreadPoolExecutor):
+    """Threads for local files, which :func:`in_order` uses only if they save time.
+
+    Files in memory involve no waiting, and threads would only pass the GIL on: for small files,
+    that takes as long as the work.
+    """

@@ -1,0 +1,1 @@
+"""The project in environments that are made for that: see :mod:`tests.environments.__main__`."""

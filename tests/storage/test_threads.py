@@ -1,0 +1,111 @@
+"""Work on many items, in the calling thread or in others."""
+
+import threading
+
+import pytest
+
+from secure_bloom.storage import threads
+from secure_bloom.storage.threads import LocalThreads, in_order, in_threads
+
+
+class Clocks:
+    """The time, and what the thread has worked, which each piece of work advances."""
+
+    def __init__(self, works: float, waits: float):
+        self._works, self._waits = works, waits
+        self._now = self._worked = 0.0
+
+    def perf_counter(self) -> float:
+        return self._now
+
+    def thread_time(self) -> float:
+        return self._worked
+
+    def work(self, number: int) -> tuple[int, bool]:
+        self._now += self._works + self._waits
+        self._worked += self._works
+        return number, threading.current_thread() is threading.main_thread()
+
+
+@pytest.mark.parametrize(("works", "waits", "here"), [
+    (0.0005, 0, 20), (0.0005, 0.0009, 20), (0.0005, 0.0015, 14), (0.0001, 1, 1), (0.0015, 0, 14),
+    (1, 0, 1)])
+def test_other_threads_help_if_this_one_waits_or_a_file_is_much_work(
+        monkeypatch, works, waits, here):
+    clocks = Clocks(works, waits)
+    monkeypatch.setattr(threads, "time", clocks)
+    monkeypatch.setattr(threads, "_waits", clocks.perf_counter)
+    with LocalThreads(2) as pool:
+        found = list(in_order(pool, clocks.work, range(20)))
+    assert [number for number, _ in found] == list(range(20))
+    assert [is_here for _, is_here in found] == [True] * here + [False] * (20 - here)
+
+
+def test_a_thread_that_had_no_core_for_a_while_has_not_waited(monkeypatch):
+    clocks = Clocks(0.0001, 1)
+    monkeypatch.setattr(threads, "time", clocks)
+    monkeypatch.setattr(threads, "_waits", lambda: 7)
+    with LocalThreads(2) as pool:
+        assert all(is_here for _, is_here in in_order(pool, clocks.work, range(20)))
+
+
+def test_an_error_comes_through_and_ends_the_work():
+    done = []
+
+    def work(number: int) -> None:
+        done.append(number)
+        if number == 3:
+            raise ValueError("no")
+
+    with LocalThreads(1) as pool, pytest.raises(ValueError, match="no"):
+        list(in_order(pool, work, range(4)))
+    assert done == [0, 1, 2, 3]
+
+
+def test_only_a_few_tasks_wait_at_a_time():
+    taken = 0
+
+    def items():
+        nonlocal taken
+        for number in range(10_000):
+            taken += 1
+            yield number
+
+    for done, number in enumerate(in_threads(lambda number: number, items(), 3), 1):
+        assert taken <= done + 12 and number < 10_000
+    assert taken == done == 10_000
+
+
+def test_queued_tasks_are_cancelled_when_the_caller_stops(monkeypatch):
+    started, stopped = [], threading.Event()
+
+    class Pool(threads.ThreadPoolExecutor):
+        def shutdown(self, wait=True, *, cancel_futures=False):
+            super().shutdown(wait=False, cancel_futures=cancel_futures)
+            stopped.set()
+            super().shutdown()
+
+    def work(number: int) -> int:
+        started.append(number)
+        assert number == 0 or stopped.wait(60)
+        return number
+
+    monkeypatch.setattr(threads, "ThreadPoolExecutor", Pool)
+    results = in_threads(work, range(100), 1)
+    assert next(results) == 0
+    results.close()
+    assert started in ([0], [0, 1])
+
+
+def test_the_first_error_ends_it():
+    started = []
+
+    def work(number: int) -> int:
+        started.append(number)
+        if number == 5:
+            raise ValueError(number)
+        return number
+
+    with pytest.raises(ValueError, match="5"):
+        list(in_threads(work, range(10_000), 2))
+    assert len(started) < 50
