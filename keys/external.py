@@ -10,26 +10,29 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError, UnsupportedError
+from secure_bloom.errors import (
+    FormatError,
+    KeyNotFoundError,
+    KeyRetrievalError,
+    UnsupportedError,
+)
 from secure_bloom.storage.files import (
     FileTarget,
     Output,
-    Source,
     check_absent,
     create_file,
     is_path,
     resolve,
 )
 from secure_bloom.storage.rewrite import Rewrite
-from secure_bloom.storage.versions import until_unchanged
+from secure_bloom.storage.small_files import MAX_RECORD, check_size, parse_json, read_small
 from secure_bloom.storage.visibility import material_path
 
 FOOTER_KEY = "footerKey"
-_MAX_SIZE = 64 * 1024 * 1024  # bytes of one file; a key takes about 400 bytes
 
 
 def column_key_name(number: int) -> str:
@@ -41,17 +44,13 @@ def read_material(filesystem: pa_fs.FileSystem, path: str) -> dict[str, str]:
     """Read the key material, by name, of the Parquet file at ``path``.
 
     Raises KeyNotFoundError if the key material file is missing; KeyRetrievalError if it is not
-    valid JSON of this form; ChangedMeanwhileError if it is replaced during each of ten attempts.
+    a regular file with valid JSON of this form; ChangedMeanwhileError if it is replaced during each
+    of ten attempts.
     """
     where = material_path(path)
-
-    def read() -> dict[str, str]:
-        source = Source(where, filesystem)
-        with source.file, source.one_version():
-            return _read(source, where)
-
     try:
-        return until_unchanged(read)
+        with _checked(where):
+            return _parsed(read_small(filesystem, where, MAX_RECORD), where)
     except FileNotFoundError:
         raise _missing(path) from None
 
@@ -98,13 +97,16 @@ class MaterialFile(Rewrite):
     def __init__(self, filesystem: pa_fs.FileSystem, path: str):
         self._where = material_path(path)
         try:
-            super().__init__(filesystem, self._where)
+            with _checked(self._where):
+                super().__init__(filesystem, self._where)
         except FileNotFoundError:
             raise _missing(path) from None
 
     def read(self) -> dict[str, str]:
         """Read the key material by name; see :func:`read_material`."""
-        return _read(self.source, self._where)
+        with _checked(self._where):
+            check_size(self.source.size, MAX_RECORD, self._where)
+        return _parsed(bytes(self.source.read_at(self.source.size, 0)), self._where)
 
     def replace(self, materials: Mapping[str, str]) -> None:
         """Replace the whole file atomically; see :meth:`Rewrite.replace_tail`."""
@@ -158,13 +160,20 @@ def _to_bytes(materials: Mapping[str, str]) -> bytes:
     return json.dumps(dict(materials), separators=(",", ":")).encode()
 
 
-def _read(source: Source, where: str) -> dict[str, str]:
-    if source.size > _MAX_SIZE:
-        raise KeyRetrievalError("the key material is too large", file=where)
+@contextlib.contextmanager
+def _checked(where: str) -> Iterator[None]:
+    """Convert errors of what anyone who can write to the folder may have put there."""
     try:
-        text = bytes(source.read_at(source.size, 0)).decode()
-        materials = json.loads(text, object_pairs_hook=_unique)
-    except (ValueError, RecursionError):
+        yield
+    except (FormatError, IsADirectoryError):
+        raise KeyRetrievalError("the key material is too large, or not a regular file: restore it "
+                                "from a backup", file=where) from None
+
+
+def _parsed(data: bytes, where: str) -> dict[str, str]:
+    try:
+        materials = parse_json(data, decode=_decode)
+    except ValueError:
         materials = None
     if not isinstance(materials, dict) \
             or not all(isinstance(text, str) for text in materials.values()):
@@ -177,3 +186,6 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(dict(pairs)) < len(pairs):  # parsers differ: some take the first, some the last
         raise ValueError("a name occurs twice")
     return dict(pairs)
+
+
+_decode = json.JSONDecoder(object_pairs_hook=_unique).decode

@@ -34,6 +34,7 @@ from secure_bloom.errors import (
     KeyUnwrapError,
     error_location,
 )
+from secure_bloom.json_text import decode_json
 from secure_bloom.keys.kms import check_key, unwrap_locally, wrap_locally
 from secure_bloom.storage.local_files import sync_folder, temporary_stem, without_waiting
 
@@ -120,7 +121,7 @@ def read(path: Path, passphrase: Callable[[], str], known: SealingKey | None = N
         except KeyUnwrapError:
             raise KeyringError("it cannot be decrypted: the passphrase is wrong, or the file was "
                                "changed", file=str(path)) from None
-        return Content(_decode(json.loads(keys)), sealing)
+        return Content(_decode(decode_json(keys)), sealing)
 
 
 def serialize(content: Content) -> bytes:
@@ -240,7 +241,7 @@ def _no_keyring(path: Path) -> Iterator[None]:
     """Convert any error in the content to a KeyringError without details."""
     try:
         yield
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         raise KeyringError("this is not a keyring", file=str(path)) from None
 
 
@@ -250,7 +251,7 @@ def _load(path: Path, owner: int | None) -> dict[str, Any]:
             if file.peek(1)[:1] not in _FIRST_BYTES:
                 raise ValueError("not JSON")  # before its mode: nobody should change that of data
             check_private(file.fileno(), path, owner)
-            return json.loads(_limited(file))
+            return decode_json(_limited(file))
     except FileNotFoundError as error:
         raise KeyringNotFoundError(
             "there is no such keyring file: correct the path, or restore the file from a backup; "

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError
+from secure_bloom.json_text import decode_json
 
 MATERIAL_TYPE = "PKMT1"
 _MAX_SIZE = 1 << 16  # bytes of the material of one key, which usually takes about 400
@@ -195,8 +196,8 @@ def _fields(text: bytes | str) -> list[tuple[str, object]] | None:
     if len(text) > _MAX_SIZE:
         return None
     try:
-        fields = _decode(text if isinstance(text, str) else text.decode())
-    except (ValueError, RecursionError):
+        fields = decode_json(text, _decode)
+    except ValueError:
         return None
     return fields if isinstance(fields, _Object) \
         and ("keyMaterialType", MATERIAL_TYPE) in fields else None

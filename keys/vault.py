@@ -24,6 +24,7 @@ from secure_bloom.errors import (
     UnsupportedError,
     needs_extra,
 )
+from secure_bloom.json_text import decode_json
 from secure_bloom.keys.attempts import until_available
 from secure_bloom.keys.kms import check_endpoint
 from secure_bloom.keys.remote import LONGEST_RESPONSE, RemoteKms
@@ -148,8 +149,8 @@ class VaultKms(RemoteKms):
             response.close()
             raise KmsUnavailableError("the response is too long for Transit")
         try:
-            answer = json.loads(body)
-        except (ValueError, RecursionError):
+            answer = decode_json(body)
+        except ValueError:
             answer = None
         return response.status, answer if isinstance(answer, dict) else {}
 

@@ -7,13 +7,13 @@ stores it in files that are written from a DataFrame, but not in those of an INS
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
 
+from secure_bloom.json_text import decode_json
 from secure_bloom.sbbf.arrow_types import is_text, plain_type
 
 #: the Spark schema in the metadata of a file
@@ -47,8 +47,8 @@ def length_in_file(schema: pa.Schema, column: str) -> int | None:
 
 def _spark_fields(schema: pa.Schema) -> list[Any]:
     try:
-        fields = json.loads((schema.metadata or {}).get(ROW_METADATA, b"{}"))["fields"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        fields = decode_json((schema.metadata or {}).get(ROW_METADATA, b"{}"))["fields"]
+    except (ValueError, KeyError, TypeError):
         return []
     return fields if isinstance(fields, list) else []
 

@@ -142,7 +142,7 @@ def _of_json(filesystem: pa_fs.FileSystem, path: str) -> Iterator[dict[str, Any]
             if line.strip():
                 try:
                     yield parse_json(line, *_MAX_VALUES)
-                except (ValueError, RecursionError):
+                except ValueError:
                     raise FormatError("a line is not valid JSON", file=path) from None
 
 

@@ -141,7 +141,7 @@ def _parsed(text: str) -> dict[str, Any] | list[Any] | None:
         return None
     try:
         found = parse_text(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
     return found if isinstance(found, dict | list) else None
 

@@ -6,13 +6,13 @@ cannot be searched: text may be encoded in any way.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 
 from secure_bloom.arrow.schema import METADATA_OF_TYPES
+from secure_bloom.json_text import decode_json
 from secure_bloom.reading.open_file import OpenFile
 
 _PANDAS_KEYS = {"index_columns", "column_indexes", "columns", "creator", "pandas_version",
@@ -41,8 +41,8 @@ def _is_of_schema(key: bytes, value: bytes) -> bool:
     if key not in (b"pandas", _SPARK_SCHEMA):
         return False
     try:
-        content = json.loads(value)
-    except (ValueError, RecursionError):
+        content = decode_json(value)
+    except ValueError:
         return False
     if key == b"pandas":
         return isinstance(content, dict) and not content.get("attributes") \

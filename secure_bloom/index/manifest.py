@@ -108,7 +108,7 @@ class Body:
             body = cls(segments=segments, restamped=restamped, removed=tuple(fields.pop("removed")),
                        **fields)
             body.check()
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        except (ValueError, TypeError, KeyError, AttributeError):
             raise FormatError("the manifest cannot be understood; a newer secure_bloom may have "
                               "written it") from None
         return body
@@ -196,7 +196,7 @@ class StoredManifest:
             fields = parse_json(data, *_MAX_VALUES)
         except ValueError:
             return None
-        except (RecursionError, FormatError):
+        except FormatError:
             raise FormatError("the manifest of the index is malformed") from None
         if not isinstance(fields, dict) or fields.get("format") != FORMAT:
             raise UnsupportedError("the manifest of the index has an unknown format: another "

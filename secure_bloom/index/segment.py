@@ -19,7 +19,6 @@ those of the parts in the order of the manifest, then those of the segment's own
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -35,6 +34,7 @@ from secure_bloom.index.geometry import Geometry
 from secure_bloom.index.pages import Page
 from secure_bloom.index.sealing import MAGIC, ModuleType, Sealer
 from secure_bloom.sbbf.column_type import PHYSICAL_TYPES, ColumnType
+from secure_bloom.storage.small_files import parse_json
 
 DIRECTORY_PART = 1 << 16  #: pages of a part of the directory
 MAX_PAGE = 64 * 1024 * 1024  #: bytes of a sealed page
@@ -265,7 +265,7 @@ class _Footer(NamedTuple):
     @classmethod
     def parse(cls, data: pa.Buffer) -> _Footer:
         try:
-            fields = json.loads(data.to_pybytes())
+            fields = parse_json(data.to_pybytes())
             if not _FOOTER_FIELDS.issuperset(fields):
                 raise UnsupportedError("the footer of a segment has unknown fields; a newer "
                                        "secure_bloom may have written it")
@@ -275,7 +275,7 @@ class _Footer(NamedTuple):
             pairs, directory, files = numbers
             return cls(pairs, directory, files, parse_column_type(fields["column_type"]),
                        Geometry.from_json(fields["geometry"]))
-        except (ValueError, TypeError, KeyError, OSError, RecursionError, pa.ArrowException):
+        except (ValueError, TypeError, KeyError, OSError, pa.ArrowException):
             raise FormatError("the footer of a segment cannot be understood") from None
 
 

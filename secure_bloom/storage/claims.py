@@ -83,7 +83,7 @@ class Claim:
                 raise ValueError("its files or partitions are not a list")
             check_names([*files, *partitions, *([] if folder is None else [folder])])
             return cls(frozenset(files), folder, frozenset(partitions))
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except (ValueError, TypeError, KeyError):
             raise FormatError("this is not a valid claim of a job") from None
 
 

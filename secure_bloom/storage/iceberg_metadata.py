@@ -30,7 +30,7 @@ def parse_metadata(data: bytes) -> dict[str, Any]:
         metadata = parse_json(data, *_MAX_VALUES)
         if isinstance(metadata, dict):
             return metadata
-    except (ValueError, RecursionError, zlib.error):
+    except (ValueError, zlib.error):
         pass
     raise not_metadata()
 

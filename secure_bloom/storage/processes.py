@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 
+from secure_bloom.json_text import decode_json
+
 _BOOT, _NAMESPACE = "/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"
 
 
@@ -22,11 +24,11 @@ def this_process() -> bytes:
 def is_dead(process: bytes) -> bool:
     """Whether it is certain that a process has ended."""
     try:
-        known = json.loads(process)
+        known = decode_json(process)
         if {key: known[key] for key in ("boot", "namespace")} != _system():
             return False
         pid, began = int(known["pid"]), known["began"]
-    except (ValueError, TypeError, KeyError, OSError, RecursionError, OverflowError):
+    except (ValueError, TypeError, KeyError, OSError, OverflowError):
         return False
     try:
         return _began(pid) != began

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.json_text import decode_json
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.versions import local_path, open_regular, until_unchanged
 
@@ -114,13 +115,14 @@ def check_size(size: int, limit: int, path: str) -> None:
                           "its name says", file=path)
 
 
-def parse_json(data: bytes, containers: int = MAX_CONTAINERS, items: int = MAX_ITEMS) -> Any:
-    """Parse JSON whose objects take bounded memory.
+def parse_json(data: bytes, containers: int = MAX_CONTAINERS, items: int = MAX_ITEMS,
+               decode: Callable[[str], Any] = json.loads) -> Any:
+    """Parse JSON whose objects take bounded memory; see :func:`.decode_json`.
 
-    Raises FormatError if it has more lists and objects, or commas; ValueError; RecursionError.
+    Raises FormatError if it has more lists and objects, or commas; ValueError.
     """
     check_values([data], containers, items)
-    return json.loads(data)
+    return decode_json(data, decode)
 
 
 def check_values(texts: Iterable[bytes], containers: int, items: int) -> None:

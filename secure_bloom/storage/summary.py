@@ -150,5 +150,5 @@ def read_summary(filesystem: pa_fs.FileSystem, folder: str) -> CommitSummary:
     data = read_small(filesystem, path, MAX_MARKER)
     try:
         return CommitSummary(**parse_json(data))
-    except (FormatError, ValueError, TypeError, RecursionError):
+    except (FormatError, ValueError, TypeError):
         raise FormatError("this is not a secure_parquet commit summary", file=path) from None

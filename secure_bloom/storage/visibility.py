@@ -136,7 +136,7 @@ class CommitRecord:
             if record.batch is not None \
                     and not (type(record.batch) is int and 0 <= record.batch < 2**63):
                 raise ValueError("its batch is not a valid batch number")
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise FormatError(f"this commit record cannot be parsed ({error}); a newer "
                               "secure_bloom may have written it") from None
         return record

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from secure_bloom.errors import FormatError
+from secure_bloom.json_text import decode_json
 
 
 @dataclass(frozen=True)
@@ -200,8 +201,8 @@ def load_cases(folder: Path, layers: Iterable[str] = ()) -> list[Case]:
 
 def _load(path: Path, layer: str) -> list[Case]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once)
-    except (ValueError, RecursionError) as error:
+        content = decode_json(path.read_text(encoding="utf-8"), _decode)
+    except ValueError as error:
         raise FormatError(f"not valid JSON: {error}", file=str(path)) from None
     if layer not in _IN_OWN_FILES:
         _check("the file", content, {"layer": "text", "cases": "list"}, str(path))
@@ -237,6 +238,9 @@ def _once(pairs: list[Any]) -> dict[str, Any]:
     if len(result) != len(pairs):
         raise ValueError("a name occurs twice in an object")
     return result
+
+
+_decode = json.JSONDecoder(object_pairs_hook=_once).decode
 
 
 def _case(item: Any, layer: str, path: Path) -> Case:

@@ -220,6 +220,18 @@ def test_a_file_of_key_material_that_is_none(tmp_path, content):
         assert str(raised.value.file).startswith(str(tmp_path))
 
 
+def test_a_folder_in_place_of_key_material(tmp_path):
+    whole(False, True, tmp_path)
+    material = Path(material_path(str(tmp_path / "whole.parquet")))
+    material.unlink()
+    material.symlink_to(tmp_path)
+    for ask in WAYS.values():
+        with pytest.raises(KeyRetrievalError, match="not a regular file"):
+            ask(tmp_path / "whole.parquet")
+    result = rotate_master_keys(tmp_path, KMS, old="pii", new="new")
+    assert "not a regular file" in result.failed[str(tmp_path / "whole.parquet")]
+
+
 def test_a_name_that_stands_twice_beside_the_file_is_refused(tmp_path):
     """pyarrow would take the first one, Python the last one."""
     _, beside = whole(False, True, tmp_path)

@@ -9,7 +9,12 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from secure_bloom import EncryptionConfiguration, read_table, write_dataset, write_table
-from secure_bloom.errors import CommitError, SecureBloomError, UnsupportedError
+from secure_bloom.errors import (
+    CommitError,
+    KeyRetrievalError,
+    SecureBloomError,
+    UnsupportedError,
+)
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.storage import inside
 from secure_bloom.storage.commit import Job
@@ -220,8 +225,9 @@ def test_a_link_that_leads_back_to_itself_is_refused_by_name(tmp_path):
                 encryption=EncryptionConfiguration("k", uniform_encryption=True,
                                                    internal_key_material=False))
     [material] = tmp_path.glob("_KEY_MATERIAL*")
-    for victim in (material, path):
+    for victim, error, reason in ((material, KeyRetrievalError, "not a regular file"),
+                                  (path, UnsupportedError, "leads back to itself")):
         victim.unlink()
         victim.symlink_to(victim)
-        with pytest.raises(UnsupportedError, match="leads back to itself"):
+        with pytest.raises(error, match=reason):
             read_table(path, InMemoryKms({"k": bytes(16)}))

@@ -18,6 +18,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.display import without_credentials
 from secure_bloom.errors import OptionError, UnsupportedError
+from secure_bloom.json_text import decode_json
 from secure_bloom.storage.files import resolve
 
 FORMAT = "secure_parquet"
@@ -253,7 +254,7 @@ class Options(Mapping[str, str]):
         text = found = self.text(name)
         if text.startswith('"'):
             with suppress(ValueError):
-                found = str(json.loads(text))
+                found = str(decode_json(text))
         if name in self and not found:
             raise OptionError("it is empty: specify the name of a master key", option=name)
         return found
@@ -266,8 +267,8 @@ class Options(Mapping[str, str]):
         text = self.text(name)
         found: Any = [part.strip() for part in text.split(",")]
         if text.startswith("[") and text.endswith("]"):
-            with suppress(ValueError, RecursionError):
-                found = json.loads(text)
+            with suppress(ValueError):
+                found = decode_json(text)
         if not found or not all(isinstance(one, str) and one for one in found):
             raise OptionError('a name is missing; it must have the form: column, column, or be a '
                               'JSON list: ["column", "column"]', option=name)
@@ -277,19 +278,23 @@ class Options(Mapping[str, str]):
 
     def json_object(self, name: str, form: str) -> dict[str, Any]:
         """Parse a JSON object without duplicate names; ``form`` is an example of it."""
-        def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-            if len({key for key, _ in pairs}) < len(pairs):
-                raise ValueError("a name is listed twice")
-            return dict(pairs)
-
         try:
-            value = json.loads(self[name], object_pairs_hook=unique)
-        except (ValueError, RecursionError) as error:
+            value = decode_json(self[name], _decode)
+        except ValueError as error:
             raise OptionError(f"it is not a JSON object such as {form}: {error}",
                               option=name) from None
         if not isinstance(value, dict):
             raise OptionError(f"it must be a JSON object such as {form}", option=name)
         return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise ValueError("a name is listed twice")
+    return dict(pairs)
+
+
+_decode = json.JSONDecoder(object_pairs_hook=_unique).decode
 
 
 def _similar(name: str, reading: bool) -> str:
