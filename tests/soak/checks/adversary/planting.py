@@ -18,6 +18,7 @@ from secure_bloom.errors import SecureBloomError
 from secure_bloom.index.file_table import FileEntry, FileTable
 from secure_bloom.index.geometry import Geometry, pack, place_of, sorted_pairs
 from secure_bloom.index.manifest import Body, Manifest
+from secure_bloom.index.sealing import IndexKey
 from secure_bloom.index.segment_writer import write_segment
 from secure_bloom.index.stamps import stamp
 from secure_bloom.keys.cache import CachedKms
@@ -117,19 +118,21 @@ def forge_index(player: Player, master_key: str | None, hidden: str = "",
     folder = player.make_room(f"_index/{column}/x").parent
     groups = sum(entry.row_groups for entry in found)
     geometry = Geometry.of(len(PERSONS) * groups, groups, has_ranges=True)
-    pairs = [np.empty(0, np.uint64)] if player.random.random() < 0.5 else [
-        geometry.repacked(pack(manifest.key.fingerprints(_hash(person)),
-                               place_of(group, player.random.randrange(32, 64))))
-        for person in PERSONS for group in range(groups)]
+    pairs = np.empty(0, np.uint64) if player.random.random() < 0.5 \
+        else geometry.repacked(_pairs(player, manifest.key, groups))
     info = write_segment(_LOCAL, str(folder), manifest.key,
                          ColumnType("BYTE_ARRAY", 0, pa.string()), geometry,
-                         [sorted_pairs(pairs)], 0, FileTable.of(found))
+                         [sorted_pairs([pairs], are_sorted=False)], 0, FileTable.of(found))
     _publish(player, manifest, Body(column, (info,)), master_key)
     return f"of {column} under {master_key}, {len(found)} files"
 
 
-def _hash(person: str) -> np.ndarray:
-    return np.array([xxh64_intdigest(person.encode())], np.uint64)
+def _pairs(player: Player, key: IndexKey, groups: int) -> np.ndarray:
+    """Return a pair for each person and row group, each in a wrong range of rows."""
+    hashes = np.array([xxh64_intdigest(person.encode()) for person in PERSONS], np.uint64)
+    ranges = player.random.choices(range(32, 64), k=len(PERSONS) * groups)
+    return pack(np.repeat(key.fingerprints(hashes), groups),
+                place_of(np.tile(np.arange(groups), len(PERSONS)), np.array(ranges, np.uint64)))
 
 
 def _entry(player: Player, path: str) -> FileEntry | None:
