@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.compare import compare, table
 from benchmarks.section import Plan, Section
-from secure_bloom.parquet.footer import Footer, split_tail
+from secure_bloom.parquet.footer import Footer
+from secure_bloom.parquet.tail import split_tail
 from secure_bloom.sbbf.kernel_choice import chosen
 
 COLUMNS, ROW_GROUPS, ROWS = 100, 100, 10

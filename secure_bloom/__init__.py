@@ -65,7 +65,7 @@ _HOME = {
     "strip": "secure_bloom.maintain.strip",
     "verify_file": "secure_bloom.verify.verify",
     "write_dataset": "secure_bloom.datasets.writing",
-    "write_table": "secure_bloom.writer",
+    "write_table": "secure_bloom.table_writing",
 }
 
 #: whose names are used with theirs: secure_bloom.index.build
@@ -122,12 +122,12 @@ if TYPE_CHECKING:  # the same names, for mypy, pyright and editors
     from secure_bloom.storage.summary import CommitSummary as CommitSummary
     from secure_bloom.storage.summary import FilterTotals as FilterTotals
     from secure_bloom.storage.summary import WriteSummary as WriteSummary
+    from secure_bloom.table_writing import write_table as write_table
     from secure_bloom.verify.findings import FilterCheck as FilterCheck
     from secure_bloom.verify.findings import VerifyFinding as VerifyFinding
     from secure_bloom.verify.findings import VerifyResult as VerifyResult
     from secure_bloom.verify.verify import verify_file as verify_file
     from secure_bloom.writer import ParquetWriter as ParquetWriter
-    from secure_bloom.writer import write_table as write_table
 else:
     __getattr__, __dir__ = public_names(__name__, _HOME, _PACKAGES)
 

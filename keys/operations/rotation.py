@@ -24,7 +24,8 @@ from secure_bloom.keys.material import KeyMaterial, key_reference
 from secure_bloom.keys.operations.rewrapping import Rewrapping, Stop
 from secure_bloom.keys.retrieval import KmsKeys, open_client
 from secure_bloom.parquet.column_chunk import ColumnChunk
-from secure_bloom.parquet.footer import TAIL_SIZE, Footer, read_footer
+from secure_bloom.parquet.footer import Footer
+from secure_bloom.parquet.tail import TAIL_SIZE, read_footer
 from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.inside import check_below
 from secure_bloom.storage.many_files import Advance, ManyFiles, result_on_error

@@ -17,7 +17,8 @@ from secure_bloom.errors import FormatError, KeyRetrievalError, error_location
 from secure_bloom.keys.kms import KeyUnwrapper
 from secure_bloom.keys.material import DEFAULT_INSTANCE, KeyMaterial, standard_material
 from secure_bloom.parquet.column_chunk import ColumnChunk
-from secure_bloom.parquet.footer import TAIL_SIZE, Footer, encryption_algorithm
+from secure_bloom.parquet.footer import Footer, encryption_algorithm
+from secure_bloom.parquet.tail import TAIL_SIZE
 from secure_bloom.storage.files import Source
 
 

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 
 from secure_bloom.arrow.leaves import is_nested, with_fields
 from secure_bloom.errors import FormatError, UnsupportedError
-from secure_bloom.parquet.footer import Footer, split_tail
+from secure_bloom.parquet.footer import Footer
 from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.parquet.tail import split_tail
 
 #: keys of the metadata of fields that only describe their types
 METADATA_OF_TYPES = frozenset({b"PARQUET:field_id", b"ARROW:extension:name",

@@ -38,13 +38,8 @@ from secure_bloom.index.inspection import index_folders
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.keys.retrieval import Keys, open_keys
-from secure_bloom.parquet.footer import (
-    MAGIC,
-    MAGIC_ENCRYPTED,
-    TAIL_SIZE,
-    encryption_algorithm,
-    read_footer,
-)
+from secure_bloom.parquet.footer import encryption_algorithm
+from secure_bloom.parquet.tail import MAGIC, MAGIC_ENCRYPTED, TAIL_SIZE, read_footer
 from secure_bloom.policy.environment import given_or_of_environment
 from secure_bloom.policy.policy import Policy
 from secure_bloom.progress import shown_progress

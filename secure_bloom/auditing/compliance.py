@@ -12,7 +12,8 @@ from secure_bloom.display import Result, count
 from secure_bloom.errors import KMS_FAULTS, KeyRetrievalError, PolicyError, SecureBloomError
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.keys.retrieval import Keys, open_keys
-from secure_bloom.parquet.footer import encryption_algorithm, read_footer
+from secure_bloom.parquet.footer import encryption_algorithm
+from secure_bloom.parquet.tail import read_footer
 from secure_bloom.policy.policy import Policy, as_policy
 from secure_bloom.policy.slips import RuleUsage
 from secure_bloom.policy.violations import UNKNOWN_KEY, Violation, violations

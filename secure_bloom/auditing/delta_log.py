@@ -21,7 +21,7 @@ from secure_bloom.auditing.log_texts import Mentions, parse_text, texts_with_lit
 from secure_bloom.errors import FormatError, error_location
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.keys.retrieval import Keys
-from secure_bloom.parquet.footer import MAGIC_ENCRYPTED
+from secure_bloom.parquet.tail import MAGIC_ENCRYPTED
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.reading.rows import iter_batches
 from secure_bloom.storage.small_files import parse_json

@@ -6,72 +6,50 @@ The commit protocol and the files are those of the Spark data source, with one t
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
-from secure_bloom.arrow.encrypted_columns import protection, resolve_columns
-from secure_bloom.arrow.encryption import KEYS_WITHOUT_USE, writing_kms
+from secure_bloom.arrow.encrypted_columns import protection
 from secure_bloom.arrow.row_groups import DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS
-from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.arrow.streams import ArrowData, BatchStream, open_stream, total_rows
 from secure_bloom.arrow.writer_options import WriterOptions, check_options
-from secure_bloom.datasets.task_files import HAS_FILES, TaskFiles, open_checked, write_empty_file
+from secure_bloom.datasets.job_files import JobFiles, job_files
+from secure_bloom.datasets.task_files import HAS_FILES, TaskFiles, write_empty_file
 from secure_bloom.display import shown
-from secure_bloom.encryption import (
-    EncryptionConfiguration,
-    as_configuration,
-    master_keys_by_leaf,
-)
+from secure_bloom.encryption import EncryptionConfiguration, master_keys_by_leaf
 from secure_bloom.errors import (
     ChangedMeanwhileError,
-    ColumnError,
     CommitError,
     FileError,
     KeyRetrievalError,
-    UnsupportedError,
     error_location,
 )
-from secure_bloom.keys import KeyEncryptionKeys
-from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NO_KEYS
-from secure_bloom.keys.master_key_check import MasterKeyCheck
 from secure_bloom.keys.retrieval import KmsKeys
-from secure_bloom.keys.wrapping import WritingKeys, master_keys_of
-from secure_bloom.parquet.footer import MAGIC_ENCRYPTED, Footer, read_footer
-from secure_bloom.parquet.schema import (
-    LeafColumn,
-    filter_columns,
-    filterable_paths,
-    is_at_or_below,
-)
-from secure_bloom.policy.environment import given_or_of_environment
+from secure_bloom.keys.wrapping import WritingKeys
+from secure_bloom.parquet.footer import Footer
+from secure_bloom.parquet.schema import filter_columns
+from secure_bloom.parquet.tail import MAGIC_ENCRYPTED, read_footer
 from secure_bloom.policy.policy import Policy
-from secure_bloom.policy.sensitive import Sensitive, check_contradictions, requested
-from secure_bloom.policy.slips import warn_of_unused_rules
-from secure_bloom.policy.writing import (
-    check_encryption,
-    check_file_of_folder,
-    check_partition_policy,
-)
+from secure_bloom.policy.sensitive import Sensitive, check_contradictions
 from secure_bloom.progress import shown_progress
-from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
-from secure_bloom.storage.commit import Job, Overwrite
-from secure_bloom.storage.files import FilePath, FileTarget, Source, is_path, resolve
+from secure_bloom.sbbf.options import BloomFilters
+from secure_bloom.storage.commit import Job
+from secure_bloom.storage.files import FilePath, Source, is_path, resolve
 from secure_bloom.storage.hive_partitioning import (
     Partitioner,
     check_partition_columns,
     check_same_columns,
 )
+from secure_bloom.storage.replacing import Overwrite
 from secure_bloom.storage.summary import CommitSummary, StagedFile
 from secure_bloom.storage.versions import without_subtree
-from secure_bloom.storage.visibility import relative_path
 from secure_bloom.writer import ParquetWriter
 
 if TYPE_CHECKING:
@@ -215,8 +193,8 @@ def write_dataset(data: ArrowData, path: FilePath, *, partition_by: str | Iterab
         _check_mode(job, mode, partition_by)
         with open_stream(data) as stream:
             check_partition_columns(stream.schema, partition_by)
-            files = _files(job, stream.schema, partition_by, sensitive, bloom_filters, encryption,
-                           keys, policy, writer_options, plaintext=plaintext)
+            files = job_files(job, stream.schema, partition_by, sensitive, bloom_filters,
+                              encryption, keys, policy, writer_options, plaintext=plaintext)
             if mode in ("append", "overwrite_partitions"):
                 _check_appended(job, files)
             indexes = _indexes(files, index_columns)
@@ -247,7 +225,7 @@ def _check_mode(job: Job, mode: str, partition_by: tuple[str, ...]) -> None:
     check_same_columns(visible, job.folder, partition_by)
 
 
-def _check_appended(job: Job, files: _Files) -> None:
+def _check_appended(job: Job, files: JobFiles) -> None:
     """Raise CommitError if something would be open that is encrypted in the first file.
 
     Names that differ in case only are of one column, as in Spark and in policies, unless the file
@@ -289,7 +267,7 @@ def _counted(stream: BatchStream, total: int | None,
             advance(done / total)
 
 
-def _write(job: Job, stream: Iterable[pa.RecordBatch], files: _Files, row_group_size: int | None,
+def _write(job: Job, stream: Iterable[pa.RecordBatch], files: JobFiles, row_group_size: int | None,
            max_rows_per_file: int | None, indexes: WrittenIndexes | None) \
         -> tuple[list[StagedFile], TaskSegments | None]:
     partitioner = Partitioner(files.partition_by)
@@ -314,11 +292,11 @@ def _write(job: Job, stream: Iterable[pa.RecordBatch], files: _Files, row_group_
     return staged, segments
 
 
-def _open_observed(files: _Files, indexing: TaskIndexes, path: str) -> ParquetWriter:
+def _open_observed(files: JobFiles, indexing: TaskIndexes, path: str) -> ParquetWriter:
     return indexing.observe(path, files.open(path))
 
 
-def _indexes(files: _Files, columns: str | Iterable[str]) -> WrittenIndexes | None:
+def _indexes(files: JobFiles, columns: str | Iterable[str]) -> WrittenIndexes | None:
     """Open or create the indexes of some columns."""
     wanted = list(dict.fromkeys([columns] if isinstance(columns, str) else columns))
     if not wanted:
@@ -330,119 +308,3 @@ def _indexes(files: _Files, columns: str | Iterable[str]) -> WrittenIndexes | No
     keys = master_keys_by_leaf(files.encryption, files.leaves)
     by_path = {leaf.path: keys.get(leaf.ordinal) for leaf in files.leaves}
     return WrittenIndexes.of(files.job, {path: by_path[path] for path in wanted}, files.kms)
-
-
-# --- how files are written -----------------------------------------------------------------------
-
-@dataclass(frozen=True)
-class _Files:
-    """How the files of a job are written.
-
-    ``wrapping`` is what wraps the data keys of all files: key-encryption keys with double wrapping,
-    the KMS with single wrapping. ``master_keys`` is for the latter. ``kms`` is None if there is no
-    encryption, or the caller has passed key-encryption keys.
-    """
-
-    job: Job
-    schema: pa.Schema
-    leaves: list[LeafColumn]
-    partition_by: tuple[str, ...]
-    policy: Policy | None
-    bloom_filters: dict[str, BloomFilterOptions]
-    encryption: EncryptionConfiguration | None
-    wrapping: CachedKms | KeyEncryptionKeys | None
-    master_keys: MasterKeyCheck | None
-    kms: CachedKms | None
-    writer_options: WriterOptions
-
-    def open(self, path: str) -> ParquetWriter:
-        """Open a file of the job."""
-        if self.policy is not None:
-            visible = self.job.path(relative_path(path, self.job.work))
-            check_file_of_folder(self.policy, self.job.folder, visible, self.partition_by,
-                                 self.encryption, self.leaves)
-        return self.open_at(path, self.job.filesystem)
-
-    def open_at(self, where: FileTarget,
-                filesystem: pa_fs.FileSystem | None = None) -> ParquetWriter:
-        """Open a file anywhere."""
-        return open_checked(where, self.schema, self.master_keys, self._client,
-                            bloom_filters=self.bloom_filters, encryption=self.encryption,
-                            keys=self.wrapping, filesystem=filesystem, **self.writer_options)
-
-    def _client(self) -> CachedKms:
-        assert isinstance(self.wrapping, CachedKms)  # with single wrapping
-        return self.wrapping
-
-
-def _files(job: Job, schema: pa.Schema, partition_by: tuple[str, ...], sensitive: Sensitive,
-           bloom_filters: BloomFilters, encryption: Any, keys: WritingKeys,
-           policy: Policy | FilePath | None, writer_options: WriterOptions, *,
-           plaintext: bool) -> _Files:
-    """Resolve the arguments of a write against its schema, and try them with a file in memory."""
-    schema = _without_range_index(pa.schema(
-        [field for field in schema if field.name not in partition_by], schema.metadata))
-    leaves = parquet_leaves(schema, **writer_options)
-    if encryption is not None:  # that of pyarrow is converted below, with its own checks
-        _check_partition_keys(as_configuration(encryption), partition_by)
-    given = given_or_of_environment(policy)
-    rules = None if given is None else given.for_path(job.folder)
-    if rules is not None:
-        check_partition_policy(rules, partition_by)
-    bloom_filters, encryption = requested(rules, sensitive, bloom_filters, encryption, leaves,
-                                          plaintext=plaintext, partition_by=partition_by)
-    if rules is None and encryption is None and keys is not None and not plaintext:
-        raise TypeError(KEYS_WITHOUT_USE)
-    keys = None if encryption is None else keys
-    encryption = resolve_columns(encryption, leaves)
-    if rules is not None:
-        check_encryption(rules, encryption, leaves)
-        warn_of_unused_rules(rules, leaves, job.folder, partition_by)
-    files = _Files(job, schema, leaves, partition_by, given,
-                   normalize_options(bloom_filters, filterable_paths(leaves)), encryption,
-                   *_wrapping(encryption, keys), writer_options)
-    files.open_at(pa.BufferOutputStream()).close()
-    return files
-
-
-def _check_partition_keys(encryption: EncryptionConfiguration,
-                          partition_by: tuple[str, ...]) -> None:
-    """Raise ColumnError if values that are to be encrypted would be part of folder names."""
-    for name in partition_by:
-        keyed = any(is_at_or_below(path, name)
-                    for paths in (encryption.column_keys or {}).values() for path in paths)
-        if keyed or encryption.uniform_encryption or encryption.other_columns != "plaintext":
-            raise ColumnError("it is to be encrypted, but its values would be part of folder "
-                              "names: partition by another column, or use column_keys without it",
-                              column=name)
-
-
-def _wrapping(encryption: EncryptionConfiguration | None, keys: WritingKeys) \
-        -> tuple[CachedKms | KeyEncryptionKeys | None, MasterKeyCheck | None, CachedKms | None]:
-    """Return what wraps the data keys of all files, a check of the master keys, and the KMS."""
-    if encryption is None:
-        return None, None, None
-    if not encryption.internal_key_material:
-        raise UnsupportedError("internal_key_material=False: the key material of a data set is "
-                               "always in its files; leave it out")
-    kms = writing_kms(keys, encryption)
-    if isinstance(kms, KeyEncryptionKeys):
-        return kms, None, None
-    if encryption.double_wrapping:
-        return KeyEncryptionKeys.for_encryption(encryption, kms), None, kms
-    return kms, MasterKeyCheck(kms, master_keys_of(encryption)), kms
-
-
-def _without_range_index(schema: pa.Schema) -> pa.Schema:
-    """Return the schema without a RangeIndex of pandas, which is only stored as its bounds.
-
-    The rows may be divided into files and change their order, so it would label other rows.
-    """
-    metadata = dict(schema.metadata or {})
-    try:
-        about = json.loads(metadata[b"pandas"])
-        about["index_columns"] = [index for index in about["index_columns"]
-                                  if isinstance(index, str)]
-    except (KeyError, TypeError, ValueError):  # not from pandas
-        return schema
-    return schema.with_metadata(metadata | {b"pandas": json.dumps(about).encode()})

@@ -16,10 +16,10 @@ from secure_bloom.arrow.views import without_views
 from secure_bloom.errors import FormatError, UnsupportedError, error_location
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk
-from secure_bloom.parquet.footer import MAGIC
 from secure_bloom.parquet.page_format import PageFormat
 from secure_bloom.parquet.pages import DictionaryPage, read_dictionary_page
 from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.parquet.tail import MAGIC
 from secure_bloom.parquet.thrift import I32, I64, LIST, STRUCT, Struct
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.arrow_types import plain_type, storage_array

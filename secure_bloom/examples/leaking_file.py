@@ -24,8 +24,8 @@ from secure_bloom.parquet.header import encode_header
 from secure_bloom.policy import NO_POLICY
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.options import BloomFilterOptions
+from secure_bloom.table_writing import write_table
 from secure_bloom.verify.measure import ColumnHashes
-from secure_bloom.writer import write_table
 
 _OFFSETS = 9, 10, 11  # ColumnMetaData fields: data, index and dictionary page offsets
 

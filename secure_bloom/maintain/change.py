@@ -35,10 +35,10 @@ from secure_bloom.parquet.bloom_filter import (
     encode_filter,
 )
 from secure_bloom.parquet.column_chunk import ColumnChunk
-from secure_bloom.parquet.footer import MAGIC
 from secure_bloom.parquet.invocations import count_invocations
 from secure_bloom.parquet.placing import set_offset_index
 from secure_bloom.parquet.redaction import redact
+from secure_bloom.parquet.tail import MAGIC
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.options import BloomFilterOptions
 from secure_bloom.sbbf.sizing import MAX_BYTES

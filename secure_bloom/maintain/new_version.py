@@ -23,9 +23,10 @@ from secure_bloom.maintain.ranges import Ranges
 from secure_bloom.parquet.chunk_states import Shared
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.file_crypto import FileCrypto
-from secure_bloom.parquet.footer import MAGIC, MAGIC_ENCRYPTED, Footer
+from secure_bloom.parquet.footer import Footer
 from secure_bloom.parquet.placing import set_column_index, set_offset_index, total_size
 from secure_bloom.parquet.row_group import RowGroup
+from secure_bloom.parquet.tail import MAGIC, MAGIC_ENCRYPTED
 from secure_bloom.policy.requirement import Requirement
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.rewrite import Kept, Rewrite

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk
-from secure_bloom.parquet.footer import MAGIC
 from secure_bloom.parquet.pages import Page
+from secure_bloom.parquet.tail import MAGIC
 from secure_bloom.parquet.thrift import Struct
 
 # Field ids of parquet.thrift that this module uses.

@@ -33,8 +33,9 @@ from secure_bloom.keys.external import read_material
 from secure_bloom.keys.retrieval import Keys, KmsKeys, key_retriever
 from secure_bloom.parquet.bloom_filter import BloomFilterInfo
 from secure_bloom.parquet.column_keys import ColumnKeys
-from secure_bloom.parquet.footer import TAIL_SIZE, Footer, read_footer
+from secure_bloom.parquet.footer import Footer
 from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.parquet.tail import TAIL_SIZE, read_footer
 from secure_bloom.policy.policy import Policy
 from secure_bloom.policy.requirement import (
     FolderChecks,

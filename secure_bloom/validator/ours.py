@@ -23,9 +23,10 @@ from secure_bloom.errors import (
 from secure_bloom.keys import NO_KEYS, ExplicitKeys, InMemoryKms
 from secure_bloom.keys.material import KeyMaterial, is_key_material, key_reference
 from secure_bloom.keys.retrieval import KmsKeys
-from secure_bloom.parquet.footer import MAGIC, Footer
+from secure_bloom.parquet.footer import Footer
 from secure_bloom.parquet.header import decode_header, encode_header
 from secure_bloom.parquet.redaction import revealed_fields
+from secure_bloom.parquet.tail import MAGIC
 from secure_bloom.policy import NO_POLICY
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.column_type import WIDTHS, ColumnType

@@ -29,8 +29,8 @@ from secure_bloom.parquet.bloom_filter import (
     read_filter,
 )
 from secure_bloom.parquet.column_chunk import ColumnChunk
-from secure_bloom.parquet.footer import MAGIC
 from secure_bloom.parquet.schema import find_column
+from secure_bloom.parquet.tail import MAGIC
 from secure_bloom.policy.environment import reading_requirement
 from secure_bloom.policy.policy import Policy
 from secure_bloom.policy.requirement import RequireEncryption, Requirement

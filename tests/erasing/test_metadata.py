@@ -14,7 +14,7 @@ from secure_bloom.cli.report import render_erasure
 from secure_bloom.erasing.page import render_page
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.parquet import thrift
-from secure_bloom.parquet.footer import MAGIC
+from secure_bloom.parquet.tail import MAGIC
 from secure_bloom.parquet.thrift import Struct
 from secure_bloom.reading.open_file import OpenFile
 from tests.erasing.helpers import ENCRYPTION, KMS, numbers_in, people, ssn, write_people

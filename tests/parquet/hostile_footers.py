@@ -12,7 +12,7 @@ import pyarrow as pa
 from secure_bloom import write_table
 from secure_bloom.crypto.aad import ModuleType, module_aad
 from secure_bloom.crypto.modules import ModuleCipher
-from secure_bloom.parquet.footer import MAGIC, MAGIC_ENCRYPTED
+from secure_bloom.parquet.tail import MAGIC, MAGIC_ENCRYPTED
 from secure_bloom.parquet.thrift import (
     BINARY,
     BYTE,

@@ -23,7 +23,8 @@ from secure_bloom.errors import (
 from secure_bloom.keys import ExplicitKeys
 from secure_bloom.keys.retrieval import key_retriever
 from secure_bloom.parquet import thrift
-from secure_bloom.parquet.footer import MAX_FOOTER, Footer, read_footer
+from secure_bloom.parquet.footer import Footer
+from secure_bloom.parquet.tail import MAX_FOOTER, read_footer
 from secure_bloom.parquet.thrift import BINARY, I32, I64, STRUCT, Struct, tree
 from secure_bloom.storage.files import Source
 from tests.cases import for_each

@@ -13,7 +13,6 @@ from secure_bloom.crypto.modules import ModuleCipher, module_length
 from secure_bloom.errors import AuthenticationError, FormatError
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.chunk_modules import ChunkModules
-from secure_bloom.parquet.footer import split_tail
 from secure_bloom.parquet.page_format import PageFormat
 from secure_bloom.parquet.pages import StoredPages, copied_pages, moved_index, placed_index
 from secure_bloom.parquet.placing import (
@@ -23,6 +22,7 @@ from secure_bloom.parquet.placing import (
     set_offset_index,
     total_size,
 )
+from secure_bloom.parquet.tail import split_tail
 from secure_bloom.parquet.thrift import I32, LIST, STRUCT, Struct
 from secure_bloom.storage.files import Source
 from tests.support import open_footer

@@ -30,8 +30,9 @@ from secure_bloom.keys.external import read_material
 from secure_bloom.keys.material import KeyMaterial, find_material
 from secure_bloom.keys.uri import open_kms
 from secure_bloom.lance.null_rows import NullRowsBuilder, read_null_rows
-from secure_bloom.parquet.footer import Footer, split_tail
+from secure_bloom.parquet.footer import Footer
 from secure_bloom.parquet.header import decode_header, encode_header
+from secure_bloom.parquet.tail import split_tail
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.spark.options.row_filters import parse_filters
 from secure_bloom.storage.visibility import material_path

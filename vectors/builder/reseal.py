@@ -28,12 +28,8 @@ from secure_bloom.errors import FormatError
 from secure_bloom.keys import InMemoryKms, kms
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk
-from secure_bloom.parquet.footer import (
-    TAIL_SIZE,
-    EncryptionAlgorithm,
-    Footer,
-    split_tail,
-)
+from secure_bloom.parquet.footer import EncryptionAlgorithm, Footer
+from secure_bloom.parquet.tail import TAIL_SIZE, split_tail
 from secure_bloom.parquet.thrift import Struct
 from vectors.builder.vector import MASTER_KEYS, FileKeys, Seeded
 
