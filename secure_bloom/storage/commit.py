@@ -49,29 +49,20 @@ import contextlib
 import json
 import logging
 import posixpath
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import (
-    ChangedMeanwhileError,
-    CommitError,
-    SecureBloomError,
-    UnsupportedError,
-)
-from secure_bloom.storage import inside
+from secure_bloom.errors import CommitError, SecureBloomError
 from secure_bloom.storage.batches import Batch, is_committed
-from secure_bloom.storage.claims import claim_files, claim_folder, claim_partitions
-from secure_bloom.storage.ending import STALE_AFTER, SUFFIX, EndingJob
-from secure_bloom.storage.hive_partitioning import partition_of
+from secure_bloom.storage.ending import STALE_AFTER
 from secure_bloom.storage.job_folder import COMMITTING, PROCESS
-from secure_bloom.storage.local_files import wait_for_rewrites
 from secure_bloom.storage.processes import this_process
+from secure_bloom.storage.replacing import ReplacingJob
 from secure_bloom.storage.small_files import MAX_RECORD, read_unlinked
 from secure_bloom.storage.summary import CommitSummary, FilterTotals, StagedFile
-from secure_bloom.storage.table_formats import find_table
 from secure_bloom.storage.visibility import (
     COMMITTED,
     GIVEN_UP,
@@ -79,31 +70,22 @@ from secure_bloom.storage.visibility import (
     STARTED,
     SUCCESS,
     CommitRecord,
-    data_files,
     files_below,
     material_path,
     new_name,
     relative_path,
-    signature,
-    visible_files,
 )
 
-Overwrite = bool | Literal["partitions"]
 _log = logging.getLogger("secure_bloom.spark")
 
 
-class Job(EndingJob):
+class Job(ReplacingJob):
     """One write job into a folder. It is pickled, with its id, and sent to the tasks.
 
     Its files become visible in ``folder``. With ``overwrite``, the commit replaces the files that
     are visible at that time; with ``"partitions"``, those of the Hive partitions for which the job
     has rows. ``id`` is that of an existing job; default: a new one.
     """
-
-    def __init__(self, filesystem: pa_fs.FileSystem, folder: str, overwrite: Overwrite,
-                 id: str | None = None):
-        super().__init__(filesystem, folder, id)
-        self.overwrite = overwrite
 
     def check_folder(self) -> None:
         """Raise CommitError if the job could not be committed to this folder."""
@@ -116,17 +98,6 @@ class Job(EndingJob):
             self._check_overwritten(visible)
             for folder in set(map(posixpath.dirname, visible)):
                 self.check_inside(folder)
-
-    def visible_files(self) -> list[str]:
-        """Return the data files that readers see, sorted.
-
-        Raises UnsupportedError if the folder belongs to a table whose log would not record what the
-        job does.
-        """
-        if not self.exists(self.folder):
-            self._check_no_table([])
-            return []
-        return data_files(self.filesystem, self.folder, self._check_no_table)
 
     # --- before the commit -----------------------------------------------------------------------
 
@@ -242,21 +213,6 @@ class Job(EndingJob):
 
     # --- parts of these --------------------------------------------------------------------------
 
-    def _check_no_table(self, files: Iterable[str]) -> None:
-        table = find_table(self.filesystem, self.folder, files)
-        if table is not None:
-            raise UnsupportedError(
-                f"this is {table}, whose log would not include files written here, nor notice "
-                "files deleted by an overwrite; write through the table, or to another folder",
-                file=table.folder)
-
-    def _check_overwritten(self, paths: Iterable[str]) -> None:
-        """Check that an overwrite may delete these files."""
-        for path in paths:
-            if not path.endswith(SUFFIX):
-                raise CommitError("overwrite would delete this file, which is not named *.parquet; "
-                                  "move it away, or choose another folder", file=path)
-
     def _too_late(self, name: str) -> CommitError:
         """Remove what an attempt has written, and its marker last."""
         self.delete_file(f"{self.work}/{name}")
@@ -282,62 +238,6 @@ class Job(EndingJob):
                 raise CommitError(f"the file was complete with {file.size} bytes and is now "
                                   "missing or changed; check that tasks and driver see the same "
                                   "folder, and run the job again", file=info.path)
-
-    def _partitions(self, files: Iterable[StagedFile]) -> set[str]:
-        """Return the partitions to overwrite: those for which there are rows."""
-        if self.overwrite != "partitions":
-            return set()
-        return {partition_of(file.path) for file in files if file.rows}
-
-    def _claim(self, partitions: Collection[str], replaced: Mapping[str, list[Any]]) -> None:
-        if self.overwrite is True:
-            claim_folder(self)
-        elif partitions or replaced:
-            # Only this process will commit the job now. If it dies, its claim must not be in the
-            # way of the next attempt for a day.
-            if self.filesystem.type_name == "local":
-                self.write_marker(PROCESS, this_process())
-            if partitions:
-                claim_partitions(self, partitions)
-            else:
-                claim_files(self, {relative_path(path, self.table) for path in replaced})
-
-    def _wait_for_rewrites(self, partitions: Collection[str], replaced: Iterable[str]) -> None:
-        """Let those finish that are about to rename a file, and have not seen the claim.
-
-        A file that is renamed after its signature was read would stay, beside what replaces it.
-        """
-        if self.filesystem.type_name == "local":
-            wait_for_rewrites({posixpath.dirname(path)
-                               for path in (*replaced, *self._overwritten(partitions))})
-
-    def _overwritten(self, partitions: Collection[str]) -> dict[str, list[Any]]:
-        """Return the visible files to overwrite, with their signatures."""
-        if not (partitions or self.overwrite is True) or not self.exists(self.folder):
-            return {}
-        visible = visible_files(self.filesystem, self.folder).values()
-        found = {info.path: signature(info) for info in visible if not partitions
-                 or partition_of(relative_path(info.path, self.table)) in partitions}
-        self._check_overwritten(found)  # there may be more files now
-        if partitions:
-            self._check_partition_links(relative_path(path, self.table) for path in found)
-        return found
-
-    def _check_partition_links(self, names: Iterable[str]) -> None:
-        """Check that files are not in the folder of another partition, to which a link leads."""
-        for folder in set(map(posixpath.dirname, names)):
-            real = inside.real_name(self.filesystem, self.table, self.path(folder))
-            if partition_of(f"{real}/") != partition_of(f"{folder}/"):
-                raise UnsupportedError("a link leads from here to another partition or folder, "
-                                       "whose files would be replaced, too; replace the link by a "
-                                       "folder with files of its own", file=self.path(folder))
-
-    def _check_replaced(self, replaced: Mapping[str, list[Any]]) -> None:
-        """Check that the files to replace are still those that were read."""
-        for info in self.filesystem.get_file_info(list(replaced)):
-            if info.type != pa_fs.FileType.File or signature(info) != replaced[info.path]:
-                raise ChangedMeanwhileError("the file was changed or removed in the meantime; run "
-                                            "the job again", file=info.path)
 
     def _record(self, files: list[StagedFile], batch: Batch | None,
                 replaced: Mapping[str, list[Any]]) -> CommitRecord:
@@ -427,4 +327,3 @@ class Job(EndingJob):
     def _note(self, error: BaseException, text: str) -> None:
         _log.warning("%s: %s", self.folder, text)
         error.add_note(f"{self.folder}: {text}.")
-

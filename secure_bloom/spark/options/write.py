@@ -34,7 +34,7 @@ from secure_bloom.spark.options.options import (
     Options,
 )
 from secure_bloom.spark.options.policy import WritePolicy, parse_policy
-from secure_bloom.storage.commit import Overwrite
+from secure_bloom.storage.replacing import Overwrite
 
 
 @dataclass(frozen=True)

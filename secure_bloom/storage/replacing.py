@@ -1,0 +1,114 @@
+"""Which visible files a job replaces, and whether it may."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Literal
+
+import pyarrow.fs as pa_fs
+
+from secure_bloom.errors import ChangedMeanwhileError, CommitError, UnsupportedError
+from secure_bloom.storage import inside
+from secure_bloom.storage.claims import claim_files, claim_folder, claim_partitions
+from secure_bloom.storage.ending import SUFFIX, EndingJob
+from secure_bloom.storage.hive_partitioning import partition_of
+from secure_bloom.storage.job_folder import PROCESS
+from secure_bloom.storage.local_files import wait_for_rewrites
+from secure_bloom.storage.processes import this_process
+from secure_bloom.storage.summary import StagedFile
+from secure_bloom.storage.table_formats import find_table
+from secure_bloom.storage.visibility import data_files, relative_path, signature, visible_files
+
+Overwrite = bool | Literal["partitions"]
+
+
+class ReplacingJob(EndingJob):
+    """A job that may replace files that are visible now."""
+
+    def __init__(self, filesystem: pa_fs.FileSystem, folder: str, overwrite: Overwrite,
+                 id: str | None = None):
+        super().__init__(filesystem, folder, id)
+        self.overwrite = overwrite
+
+    def visible_files(self) -> list[str]:
+        """Return the data files that readers see, sorted.
+
+        Raises UnsupportedError if the folder belongs to a table whose log would not record what the
+        job does.
+        """
+        if not self.exists(self.folder):
+            self._check_no_table([])
+            return []
+        return data_files(self.filesystem, self.folder, self._check_no_table)
+
+    def _check_no_table(self, files: Iterable[str]) -> None:
+        table = find_table(self.filesystem, self.folder, files)
+        if table is not None:
+            raise UnsupportedError(
+                f"this is {table}, whose log would not include files written here, nor notice "
+                "files deleted by an overwrite; write through the table, or to another folder",
+                file=table.folder)
+
+    def _check_overwritten(self, paths: Iterable[str]) -> None:
+        """Check that an overwrite may delete these files."""
+        for path in paths:
+            if not path.endswith(SUFFIX):
+                raise CommitError("overwrite would delete this file, which is not named *.parquet; "
+                                  "move it away, or choose another folder", file=path)
+
+    def _partitions(self, files: Iterable[StagedFile]) -> set[str]:
+        """Return the partitions to overwrite: those for which there are rows."""
+        if self.overwrite != "partitions":
+            return set()
+        return {partition_of(file.path) for file in files if file.rows}
+
+    def _claim(self, partitions: Collection[str], replaced: Mapping[str, list[Any]]) -> None:
+        if self.overwrite is True:
+            claim_folder(self)
+        elif partitions or replaced:
+            # Only this process will commit the job now. If it dies, its claim must not be in the
+            # way of the next attempt for a day.
+            if self.filesystem.type_name == "local":
+                self.write_marker(PROCESS, this_process())
+            if partitions:
+                claim_partitions(self, partitions)
+            else:
+                claim_files(self, {relative_path(path, self.table) for path in replaced})
+
+    def _wait_for_rewrites(self, partitions: Collection[str], replaced: Iterable[str]) -> None:
+        """Let those finish that are about to rename a file, and have not seen the claim.
+
+        A file that is renamed after its signature was read would stay, beside what replaces it.
+        """
+        if self.filesystem.type_name == "local":
+            wait_for_rewrites({posixpath.dirname(path)
+                               for path in (*replaced, *self._overwritten(partitions))})
+
+    def _overwritten(self, partitions: Collection[str]) -> dict[str, list[Any]]:
+        """Return the visible files to overwrite, with their signatures."""
+        if not (partitions or self.overwrite is True) or not self.exists(self.folder):
+            return {}
+        visible = visible_files(self.filesystem, self.folder).values()
+        found = {info.path: signature(info) for info in visible if not partitions
+                 or partition_of(relative_path(info.path, self.table)) in partitions}
+        self._check_overwritten(found)  # there may be more files now
+        if partitions:
+            self._check_partition_links(relative_path(path, self.table) for path in found)
+        return found
+
+    def _check_partition_links(self, names: Iterable[str]) -> None:
+        """Check that files are not in the folder of another partition, to which a link leads."""
+        for folder in set(map(posixpath.dirname, names)):
+            real = inside.real_name(self.filesystem, self.table, self.path(folder))
+            if partition_of(f"{real}/") != partition_of(f"{folder}/"):
+                raise UnsupportedError("a link leads from here to another partition or folder, "
+                                       "whose files would be replaced, too; replace the link by a "
+                                       "folder with files of its own", file=self.path(folder))
+
+    def _check_replaced(self, replaced: Mapping[str, list[Any]]) -> None:
+        """Check that the files to replace are still those that were read."""
+        for info in self.filesystem.get_file_info(list(replaced)):
+            if info.type != pa_fs.FileType.File or signature(info) != replaced[info.path]:
+                raise ChangedMeanwhileError("the file was changed or removed in the meantime; run "
+                                            "the job again", file=info.path)
