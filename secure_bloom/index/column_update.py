@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from secure_bloom.errors import ChangedMeanwhileError
+from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError
 from secure_bloom.index.column_index import ColumnIndex, Coverage
 from secure_bloom.index.column_segments import SegmentMaker, Segments, SentKey
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Body, Manifest
-from secure_bloom.index.publishing import publish_manifest
+from secure_bloom.index.publishing import discard_if_replaced, publish_manifest
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys.cache import CachedKms
 
@@ -80,16 +80,21 @@ def publish_segments(folder: IndexFolder, kms: CachedKms | None, key: SentKey,
     Raises
     ------
     ChangedMeanwhileError
-        If the index has another key, because it was deleted and built again.
+        If the index has another key, because it was replaced, or deleted and built again.
     """
     def changed(manifest: Manifest) -> Manifest | None:
         if manifest.key != key.key:
-            raise ChangedMeanwhileError("the index was deleted and built again meanwhile; update "
-                                        "it", file=folder.path, column=folder.column)
+            raise ChangedMeanwhileError("the index was replaced, or deleted and built again, "
+                                        "meanwhile; update it", file=folder.path,
+                                        column=folder.column)
         body = change(_with_segments(manifest.body, made))
         return None if body == manifest.body else replace(manifest, body=body)
 
-    publish_manifest(folder, kms, changed)
+    try:
+        publish_manifest(folder, kms, changed)
+    except SecureBloomError:
+        discard_if_replaced(folder, key.index_id, (info for one in made for info in one.segments))
+        raise
 
 
 def _with_segments(body: Body, made: Sequence[Segments]) -> Body:

@@ -15,7 +15,7 @@ from secure_bloom.index.folder import MANIFEST, IndexFolder
 from secure_bloom.index.geometry import MAX_PAIRS, MAX_ROW_GROUPS
 from secure_bloom.index.manifest import Body, Restamp
 from secure_bloom.index.merging import Keep, merge
-from secure_bloom.index.publishing import publish
+from secure_bloom.index.publishing import discard_if_replaced, publish
 from secure_bloom.index.segment import Segment, SegmentInfo
 from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import CachedKms
@@ -92,7 +92,10 @@ def merge_some(table: Table, folder: IndexFolder, kms: CachedKms | None, choose:
         return replace(merged, generation=None, removed=()) if merged is not None and uncovered \
             else merged
 
-    publish(folder, kms, change)
+    try:
+        publish(folder, kms, change)
+    finally:
+        discard_if_replaced(folder, index.manifest.key.index_id, filter(None, replaced.values()))
     return len(replaced)
 
 

@@ -18,6 +18,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import (
     ChangedMeanwhileError,
     FormatError,
+    SecureBloomError,
     UnsupportedError,
     error_location,
 )
@@ -117,6 +118,17 @@ class IndexFolder:
                                   "delete them", file=path, column=self.column)
         return None, is_gone
 
+    def has_replaced(self, newest: StoredManifest) -> bool:
+        """Whether manifests of an index that this one has replaced are still there."""
+        for version in self.versions():
+            # One that cannot be read is left alone: it tells nothing.
+            with contextlib.suppress(FileNotFoundError, SecureBloomError):
+                earlier = None if version >= newest.version else \
+                    StoredManifest.parse(self._read_manifest(self.manifest_path(version)), version)
+                if earlier is not None and earlier.index_id != newest.index_id:
+                    return True
+        return False
+
     def _read_manifest(self, path: str) -> bytes:
         return read_constant(self.filesystem, path, MAX_MANIFEST)
 
@@ -166,6 +178,11 @@ class IndexFolder:
         """List the files whose names this library makes."""
         return [info for info in self.infos()
                 if _OWN.fullmatch(temporary_target(info.base_name) or info.base_name)]
+
+    @staticmethod
+    def is_of_segment(info: pa_fs.FileInfo) -> bool:
+        """Whether a file is one of a segment, also before it is complete."""
+        return (temporary_target(info.base_name) or info.base_name).endswith((SUFFIX, PART_SUFFIX))
 
     def check_inside(self) -> None:
         """Raise UnsupportedError if a link leads from the folder out of the table.

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 from secure_bloom.errors import SecureBloomError
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Body, Manifest
+from secure_bloom.index.segment import SegmentInfo
 from secure_bloom.keys.cache import CachedKms
 
-_TRIES = 100
+TRIES = 100  #: of publishing a version
 
 
 def publish(folder: IndexFolder, kms: CachedKms | None, change: Callable[[Body], Body | None],
@@ -34,7 +36,7 @@ def publish_manifest(folder: IndexFolder, kms: CachedKms | None,
                      change: Callable[[Manifest], Manifest | None],
                      first: Callable[[], Manifest] | None = None) -> Manifest | None:
     """Do the same with a change to the whole manifest, whose version is set here."""
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         newest, version = folder.newest_and_next(kms)
         if newest is None and first is not None:
             newest = first()
@@ -51,6 +53,21 @@ def publish_manifest(folder: IndexFolder, kms: CachedKms | None,
         # Later versions may be without this change: that version was free because it was deleted.
     raise SecureBloomError("other programs update this index faster than this one can; try again",
                            file=folder.path, column=folder.column)
+
+
+def discard_if_replaced(folder: IndexFolder, index_id: bytes,
+                        segments: Iterable[SegmentInfo]) -> None:
+    """Delete segments that were made for an index which now has another key, if that is so.
+
+    They show values to whoever has the old key, or to everyone if the index had no encryption.
+    """
+    newest = folder.newest()
+    if newest is None or newest.index_id == index_id:
+        return
+    for info in segments:
+        for name in info.file_names:
+            with suppress(OSError):  # vacuum deletes it then
+                folder.delete(folder.segment_path(name))
 
 
 def drop_missing(folder: IndexFolder, kms: CachedKms | None) -> None:

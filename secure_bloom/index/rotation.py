@@ -108,7 +108,7 @@ def _rewrapped(manifest: Manifest, rewrapping: Rewrapping) -> Manifest | None:
     return None if material is None else replace(manifest, material=material)
 
 
-def update_rotated(folder: IndexFolder, kms: CachedKms,
+def update_rotated(folder: IndexFolder, kms: CachedKms | None,
                    advance: Advance | None = None) -> UpdateResult:
     """Update an index whose files have just been rotated; waits until they are old enough."""
     table = Table(folder.filesystem, folder.table)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -239,7 +239,31 @@ def _threads(table: Table) -> int:
 
 def _master_key(table: Table, column: str, kms: CachedKms | None, listing: Mapping[str, Stamp],
                 encryption: IndexEncryption, requirement: Requirement | None) -> str | None:
-    """Return the master key under which the files have a column; None: it has no encryption."""
+    """Return the master key of a new index; None: it has no encryption."""
+    found = find_master_key(table, column, kms, listing, requirement)
+    if found is not None and encryption is None:
+        raise ColumnError("a file encrypts the column, so its index must be encrypted; omit "
+                          "encryption=None (--no-encryption)", file=found.path, column=column)
+    if found is None and encryption is not None:
+        raise ColumnError("no file encrypts the column; pass encryption=None (--no-encryption) "
+                          "for an index without encryption, from which anyone can learn which "
+                          "values exist", column=column)
+    return None if found is None else found.name
+
+
+class FoundKey(NamedTuple):
+    """A master key, and a file that has the column under it."""
+
+    name: str
+    path: str
+
+
+def find_master_key(table: Table, column: str, kms: CachedKms | None, listing: Iterable[str],
+                    requirement: Requirement | None = None) -> FoundKey | None:
+    """Return the master key under which the files have a column; None: it has no encryption.
+
+    ``listing`` and the errors are those of :func:`create_index`.
+    """
     missing: ColumnError | None = None
     is_there = False
     for path in listing:
@@ -253,17 +277,10 @@ def _master_key(table: Table, column: str, kms: CachedKms | None, listing: Mappi
             filter_columns(file.columns, [column])
             is_there = True
             found = master_keys(file, leaf) - {UNENCRYPTED}
-        if found and encryption is None:
-            raise ColumnError("a file encrypts the column, so its index must be encrypted; omit "
-                              "encryption=None (--no-encryption)", file=path, column=column)
         if found:
-            return min(filter(None, found))
+            return FoundKey(min(filter(None, found)), path)
     if not is_there:
         raise missing or FileNotFoundError(f"there are no Parquet files in {table.path}")
-    if encryption is not None:
-        raise ColumnError("no file encrypts the column; pass encryption=None (--no-encryption) "
-                          "for an index without encryption, from which anyone can learn which "
-                          "values exist", column=column)
     return None
 
 

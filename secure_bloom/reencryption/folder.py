@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom import index as table_index
 from secure_bloom.erasing.out_of_reach import unpublished
-from secure_bloom.erasing.summaries import find_summaries, remove_summaries
-from secure_bloom.errors import SecureBloomError, UnsupportedError
-from secure_bloom.index.folder import IndexFolder
-from secure_bloom.index.inspection import index_folders
-from secure_bloom.index.rotation import update_rotated
+from secure_bloom.errors import ArgumentError
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.retrieval import Keys, open_keys
 from secure_bloom.maintain.tables import check_no_table
+from secure_bloom.reencryption.derived import Indexes, update_derived
 from secure_bloom.reencryption.journal import Journal
 from secure_bloom.reencryption.one_file import Advance, Outcome, Planner, change_file
 from secure_bloom.reencryption.result import ReencryptedFile, ReencryptResult
@@ -26,7 +22,7 @@ from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.inside import check_below, check_inside
 from secure_bloom.storage.many_files import ManyFiles, result_on_error
 from secure_bloom.storage.rewrite import remove_leftovers_of
-from secure_bloom.storage.visibility import files_below, parquet_files, relative_path, table_of
+from secure_bloom.storage.visibility import parquet_files, relative_path
 
 _COPIES = ("copies of the old files: backups, versions of objects, snapshots of volumes, and "
            "freed blocks of the disk")
@@ -88,8 +84,10 @@ def find_files(path: FilePath, output: FilePath | None,
     FileNotFoundError
         If the file or folder does not exist.
     UnsupportedError
-        If the files belong to a table that records their sizes elsewhere, or ``output`` is the
-        folder itself, or within it, or has links that lead out of it.
+        If the files belong to a table that records their sizes elsewhere, or ``output`` has links
+        that lead out of it.
+    ArgumentError
+        If ``output`` is the folder itself, or within it, or on another filesystem.
     """
     filesystem, path = resolve(path, filesystem)
     paths = parquet_files(filesystem, path)
@@ -121,7 +119,7 @@ def change_folder(path: FilePath, keys: Keys, planner: Planner, *, output: FileP
 
     Raises
     ------
-    FileNotFoundError, UnsupportedError
+    FileNotFoundError, UnsupportedError, ArgumentError
         As :func:`find_files`.
     KeyRetrievalError
         If the KMS does not respond.
@@ -153,8 +151,8 @@ def change_files(files: Files, keys: Keys, planner: Planner, *, dry_run: bool,
                                        dry_run=dry_run, advance=advance)
         seen.update(outcome.master_keys)
         encrypted.update(outcome.encrypted)
-        if journal is not None and outcome.identity is not None and not dry_run:
-            journal.add(outcome.identity)
+        if journal is not None and outcome.change is not None and not dry_run:
+            return journal.noted(outcome.change, outcome.identity)
         return outcome.change
 
     def result() -> ReencryptResult:
@@ -182,7 +180,7 @@ def finish(files: Files, done: Done, new_kms: CachedKms | None, change: Callable
     if not (result.failed or hidden):
         result.unused_master_keys = sorted({name for one in result.changed
                                             for name in one.old_master_keys} - done.master_keys)
-    _update_derived(files.filesystem, files.path, result, _Indexes(
+    update_derived(files.filesystem, files.path, result, Indexes(
         new_kms, done.encrypted, done.master_keys, are_replaced=replaces_indexes,
         are_late=goes_on and replaces_indexes))
     return result
@@ -224,78 +222,17 @@ def _new_paths(filesystem: pa_fs.FileSystem, path: str, paths: list[str],
         return {}
     other, folder = resolve(output)
     if other != filesystem:
-        raise UnsupportedError("output must be in the same filesystem as the files", file=folder)
+        raise ArgumentError("output must be in the same filesystem as the files", file=folder)
     if filesystem.type_name == "local":
         folder, real = os.path.realpath(folder), os.path.realpath(path)
     else:
         real = path
     if f"{folder}/".startswith(f"{real}/") or f"{real}/".startswith(f"{folder}/"):
-        raise UnsupportedError("output must be another folder, neither within the old one nor "
-                               "around it", file=folder)
+        raise ArgumentError("output must be another folder, neither within the old one nor "
+                            "around it", file=folder)
     names = [posixpath.basename(path)] if paths == [path] \
         else [relative_path(file, path) for file in paths]
     new_paths = [posixpath.join(folder, name) for name in names]
     for new in new_paths:
         check_inside(filesystem, folder, new)
     return dict(zip(paths, new_paths, strict=True))
-
-
-def _update_derived(filesystem: pa_fs.FileSystem, path: str, done: ReencryptResult,
-                    indexes: _Indexes) -> None:
-    """Remove or update what is derived from the files: summary files, and indexes."""
-    handle = find_summaries if done.dry_run else remove_summaries
-    found = handle(filesystem, path)
-    done.summaries = found.paths
-    done.out_of_reach += found.left
-    is_folder = filesystem.get_file_info(path).type == pa_fs.FileType.Directory
-    table = table_of(path if is_folder else posixpath.dirname(path))
-    for folder in index_folders(filesystem, table, files_below(filesystem, table)):
-        try:
-            if indexes.renew(folder, done):
-                done.indexes.append(folder.column)
-        except (SecureBloomError, OSError, TypeError) as error:
-            done.unused_master_keys = []  # the index may need them
-            done.out_of_reach.append(f"the index of column {folder.column}, {folder.path}, could "
-                                     f"not be made anew ({error}): delete it and build it again")
-
-
-@dataclass(frozen=True)
-class _Indexes:
-    """What becomes of the indexes of a table.
-
-    ``encrypted`` are the columns that are encrypted in some file at the end, and ``master_keys``
-    those of all files.
-    """
-
-    kms: CachedKms | None
-    encrypted: Collection[str]
-    master_keys: Collection[str]
-    are_replaced: bool
-    are_late: bool  # although no file has changed
-
-    def renew(self, folder: IndexFolder, done: ReencryptResult) -> bool:
-        """Update an index or make it anew; return whether that was necessary.
-
-        If no file was changed, an earlier run may have been killed before it came to the index,
-        which would still show what the files no longer do.
-        """
-        stored = folder.newest()
-        if stored is None:
-            return False
-        is_encrypted = folder.column in self.encrypted
-        has_old_key = stored.material is not None and not done.failed \
-            and stored.material.master_key_id not in self.master_keys
-        is_other = stored.is_encrypted != is_encrypted or has_old_key
-        if not (done.changed or self.are_late or (is_other and is_encrypted)):
-            return False
-        if done.dry_run:
-            return True
-        if is_other or self.are_replaced:
-            for info in folder.own_infos():
-                folder.delete(info.path)
-            table_index.build(folder.table, folder.column, self.kms,
-                              encryption="column" if is_encrypted else None,
-                              filesystem=folder.filesystem)
-        if self.kms is not None:
-            update_rotated(folder, self.kms)  # once its files are old enough
-        return True

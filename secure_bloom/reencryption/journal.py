@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
+from dataclasses import replace
 from threading import Lock
 
 from secure_bloom.errors import ArgumentError
+from secure_bloom.reencryption.result import ReencryptedFile
 
 _DIGITS = frozenset("0123456789abcdef")
 _LINE = 128  # characters; an identity has 16
@@ -33,21 +36,40 @@ class Journal:
         self._path, self._lock = os.fspath(path), Lock()
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o600)
         with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise self._other_file()
             self._done = {self._identity(line) for line in file}
 
     def _identity(self, line: bytes) -> str:
         text = line.decode("ascii", "replace").removesuffix("\n")
         if len(text) > _LINE or not _DIGITS.issuperset(text):
-            raise ArgumentError("this is not a journal of reencrypt: pass a file of its own",
-                                file=self._path)
+            raise self._other_file()
         return text
+
+    def _other_file(self) -> ArgumentError:
+        return ArgumentError("this is not a journal of reencrypt: pass a file of its own",
+                             file=self._path)
 
     def has(self, identity: bytes) -> bool:
         """Whether the file with this identity is done."""
         return identity.hex() in self._done
 
-    def add(self, identity: bytes) -> None:
-        """Note that a file is done; the note outlives a crash."""
+    def noted(self, change: ReencryptedFile, identity: bytes | None) -> ReencryptedFile:
+        """Note that a file is done; return what is said of it.
+
+        It is done even if that cannot be noted, as on a full disk.
+        """
+        if identity is None:
+            return change
+        try:
+            self._add(identity)
+        except OSError as error:
+            note = f"not noted in the journal, so another run with it does this file again: {error}"
+            return replace(change, notes=(*change.notes, note))
+        return change
+
+    def _add(self, identity: bytes) -> None:
+        """Append a line that outlives a crash."""
         with self._lock, open(self._path, "ab") as file:
             file.write(f"{identity.hex()}\n".encode("ascii"))
             file.flush()

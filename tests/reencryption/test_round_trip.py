@@ -162,7 +162,7 @@ def test_a_run_that_died_before_the_index_leaves_it_to_the_next(tmp_path, monkey
     secure_bloom.write_dataset(TABLE, lake, encryption=CONFIG, keys=KMS, index_columns=["ssn"])
     new = EncryptionConfiguration("kf", {"kc2": ["ssn", "tags"]})
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(folder, "index_folders", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(folder, "update_derived", Mock(side_effect=KeyboardInterrupt))
         secure_bloom.encrypt(lake, KMS, encryption=new)
     assert Index.open(lake, KMS).inspect()[0].master_key == "kc1"
     assert secure_bloom.encrypt(lake, KMS, encryption=new).indexes == ["ssn"]
@@ -219,7 +219,7 @@ def test_a_run_that_was_killed_before_the_index_goes_on_with_it(tmp_path, monkey
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(folder, "_update_derived", killed)
+        patch.setattr(folder, "update_derived", killed)
         secure_bloom.reencrypt(lake, KMS, journal=journal)
     left = secure_bloom.reencrypt(lake, KMS, journal=journal)
     assert left.unchanged == 1 and left.indexes == ["ssn"]
@@ -232,7 +232,7 @@ def test_refusals(tmp_path):
     pq.write_table(TABLE, path)
     with pytest.raises(TypeError, match="encryption= or policy="):
         secure_bloom.encrypt(path, KMS)
-    with pytest.raises(UnsupportedError, match="another folder"):
+    with pytest.raises(ArgumentError, match="another folder"):
         secure_bloom.encrypt(path.parent, KMS, encryption=CONFIG, output=path.parent / "new")
     (path.parent / "_delta_log").mkdir()
     with pytest.raises(UnsupportedError, match="Delta Lake"):
