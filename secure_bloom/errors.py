@@ -263,7 +263,11 @@ class IndexWarning(UserWarning):
 
 
 class PolicyWarning(UserWarning):
-    """A rule of a policy matches no column of what is written, so its name may be misspelt."""
+    """A policy may not protect what it is meant to.
+
+    A rule matches no column of what is written, so its name may be misspelt; or a file without
+    encryption is read, which ``accept_plaintext_until`` of the policy allows.
+    """
 
 
 class WeakPassphraseWarning(UserWarning):

@@ -77,7 +77,7 @@ class ParquetFile(Summarized):
                  policy: Policy | FilePath | None = None,
                  on_missing_key: OnMissingKey = "error",
                  filter_cache: FilterCache | None = None):
-        requirement = reading_requirement(require_encryption, policy)
+        requirement = reading_requirement(require_encryption, policy, in_transition=True)
         self._file = OpenFile(source, keys, filesystem=filesystem, require_encryption=requirement,
                               on_missing_key=on_missing_key, filter_cache=filter_cache)
 

@@ -274,10 +274,11 @@ ANY_COLUMNS = st.dictionaries(TEXTS, ANY_RULES, max_size=3)
 @pytest.mark.slow
 @given(st.lists(TEXTS, max_size=3), st.none() | TEXTS, ANY_COLUMNS,
        st.lists(st.builds(TableRules, TEXTS, st.lists(TEXTS, min_size=1, max_size=2), ANY_COLUMNS,
-                          st.none() | TEXTS), max_size=2))
+                          st.none() | TEXTS), max_size=2), st.none() | st.dates())
 @examples(150)
-def test_text_and_pickle_lose_nothing(sensitive, footer_key, columns, tables):
-    policy = Policy(sensitive, footer_key=footer_key, columns=columns, tables=tables)
+def test_text_and_pickle_lose_nothing(sensitive, footer_key, columns, tables, until):
+    policy = Policy(sensitive, footer_key=footer_key, columns=columns, tables=tables,
+                    accept_plaintext_until=until)
     assert pickle.loads(pickle.dumps(policy)) == policy == Policy.from_toml(policy.to_toml())
     assert Policy.from_toml(policy.to_toml()).to_toml() == policy.to_toml()
 
@@ -307,6 +308,9 @@ def test_columns_may_have_the_names_of_settings():
     ("[columns]\na = 'k'\nfooter_key = 'k'", "footer_key is below .columns.*move it above"),
     ("[[tables]]\npath = 'x'\n[tables.columns]\na = 'k'\ndefault = 'encrypt'", "move it above"),
     ("[columns]\na = { key = 'k', plaintext = true }", "plaintext"),
+    ("accept_plaintext_until = 2027-01-31", "no rules"),
+    ("sensitive = ['a']\naccept_plaintext_until = '2027-01-31'", "date, without quotes"),
+    ("sensitive = ['a']\naccept_plaintext_until = 2027-01-31T00:00:00", "date, without quotes"),
     ("[columns]\na = { plaintext = 1 }", "plaintext"),
     ("[columns]\na = { bloom_filter = 1 }", "bloom_filter"),
     ("[columns]\na = { bloom_filter = { fp = 0.1 } }", "'fp'"),

@@ -1,5 +1,8 @@
 """Every reader takes a policy, and refuses what an attacker has put in the place of a file."""
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
@@ -8,6 +11,7 @@ from secure_bloom import (
     EncryptionConfiguration,
     ParquetFile,
     Policy,
+    audit,
     dataset,
     erase,
     find,
@@ -19,7 +23,7 @@ from secure_bloom import (
 )
 from secure_bloom.cli import main
 from secure_bloom.erasing.erasure import Erasure
-from secure_bloom.errors import AuthenticationError, ColumnError
+from secure_bloom.errors import AuthenticationError, ColumnError, PolicyError, PolicyWarning
 from secure_bloom.index import update
 from secure_bloom.keys import Keyring
 
@@ -102,6 +106,54 @@ def test_every_reader_refuses_what_does_not_meet_the_policy(lake, keys):
                     read(lake, keys=keys, policy=policy)
                 assert raised.value.file.endswith(PLANTED), (what, name)
     assert read_table(lake / "good.parquet", keys) == TABLE  # nothing was erased
+
+
+ACCEPTING = READERS.keys() - {"index.build"}
+
+
+def until(days):
+    """The policy, which accepts plaintext until some days from now on."""
+    return replace(POLICY, accept_plaintext_until=datetime.now(UTC).date() + timedelta(days))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("error::secure_bloom.errors.PolicyWarning")
+@pytest.mark.parametrize("what", PLANTS)
+def test_plaintext_files_are_accepted_for_a_time(lake, keys, what):
+    """Only by what reads rows, only files without any encryption, and only until then."""
+    plant(lake, keys, *PLANTS[what])
+    is_plaintext = PLANTS[what][1] is None
+    is_sensitive = PLANTS[what][0] is TABLE
+    for name in sorted(READERS, key="erase".__eq__):  # which changes files
+        read = READERS[name]
+        if not is_sensitive and name in ("read_table", "ParquetFile"):
+            continue
+        with pytest.raises(AuthenticationError):
+            read(lake, keys=keys, policy=until(-2))
+        if not (is_plaintext and name in ACCEPTING):
+            with pytest.raises(AuthenticationError):
+                read(lake, keys=keys, policy=until(1))
+        elif is_sensitive:
+            with pytest.warns(PolicyWarning, match="a file is not encrypted; the policy accepts"):
+                read(lake, keys=keys, policy=until(1))
+        else:
+            read(lake, keys=keys, policy=until(1))
+
+
+def test_what_vouches_for_a_file_stays_strict_for_that_time(lake, keys):
+    plant(lake, keys, TABLE, None)
+    assert not verify_file(lake / PLANTED, keys, policy=until(1)).ok
+    [finding] = [one for one in audit(lake, keys, policy=until(1)).findings
+                 if one.severity == "error"]
+    assert finding.file.endswith(PLANTED)
+    with pytest.raises(AuthenticationError):  # both must hold
+        read_table(lake, keys, policy=until(1), require_encryption=["ssn"])
+    with pytest.raises(PolicyError):
+        write_table(TABLE.rename_columns(["sn", "city"]), lake / "new.parquet", keys=keys,
+                    policy=until(1))
+    write_table(TABLE, lake / "new.parquet", keys=keys,
+                policy=replace(until(1), footer_key="footer"))
+    assert ParquetFile(lake / "new.parquet", keys).footer.is_encrypted
 
 
 @pytest.mark.slow

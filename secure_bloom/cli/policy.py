@@ -84,7 +84,8 @@ def check(ctx: click.Context, policy_file: str, path: str, is_schema: bool, at: 
     if as_json:
         print_json(to_dict(path, files, unused))
     else:
-        echo("\n".join([_render_files(files), *_render_unused(unused)]))
+        echo("\n".join([_render_files(files), *_render_transition(_until(rules)),
+                        *_render_unused(unused)]))
     ctx.exit(_exit_code(files) or (UNUSED_RULES if unused else 0))
 
 
@@ -177,7 +178,13 @@ def _arrow_schema(path: str) -> Any:
 def _explained(rules: Policy, leaves: list[LeafColumn]) -> dict[str, Any]:
     columns = zip(leaves, rules.of_leaves(leaves), strict=True)
     return {"footer_key": rules.footer_key, "encrypted_footer": rules.encrypted_footer,
+            "accept_plaintext_until": _until(rules),
             "columns": [_column(rules, leaf, column) for leaf, column in columns]}
+
+
+def _until(rules: Policy) -> str | None:
+    until = rules.accept_plaintext_until
+    return None if until is None else until.isoformat()
 
 
 def _column(rules: Policy, leaf: LeafColumn, column: ColumnPolicy) -> dict[str, Any]:
@@ -198,8 +205,13 @@ def _render_explanation(result: dict[str, Any]) -> str:
             for column in result["columns"]]
     footer = "must be encrypted" if result["encrypted_footer"] else "may be in plaintext"
     key = f", master key {result['footer_key']}" if result["footer_key"] is not None else ""
-    return "\n".join([f"footer: {footer}{key}", render_table(
-        ["column", "must be encrypted", "master key", "filter", "rule"], rows)])
+    return "\n".join([
+        f"footer: {footer}{key}", *_render_transition(result["accept_plaintext_until"]),
+        render_table(["column", "must be encrypted", "master key", "filter", "rule"], rows)])
+
+
+def _render_transition(until: str | None) -> list[str]:
+    return [] if until is None else [f"readers accept files without encryption until {until} (UTC)"]
 
 
 def _filter(column: dict[str, Any]) -> str:

@@ -100,7 +100,7 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
     >>> duckdb.sql("SELECT * FROM people WHERE ssn = '078-05-1120'")         # doctest: +SKIP
     """
     keys = open_keys(keys, remember_denials=is_masking(on_missing_key))
-    requirement = reading_requirement(require_encryption, policy)
+    requirement = reading_requirement(require_encryption, policy, in_transition=True)
 
     def opened() -> Dataset:
         found = find_files(source, filesystem, all_files=all_files, keys=keys,

@@ -198,7 +198,7 @@ class Search:
         check_names(columns)
         self.column, self.columns = column, columns
         self._on_error, self._advance = on_error, advance or (lambda fraction: None)
-        requirement = reading_requirement(require_encryption, policy)
+        requirement = reading_requirement(require_encryption, policy, in_transition=True)
         opens_all |= requirement is not None
         keys = open_keys(keys, remember_denials=is_masking(on_missing_key))
         found = find_files(source, filesystem, all_files=all_files, keys=keys,

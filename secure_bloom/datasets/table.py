@@ -90,7 +90,7 @@ def read_table(source: FileSource | DatasetSource, keys: Keys = None, *,
     >>> secure_bloom.read_table("people/", "keyring.json",  # doctest: +SKIP
     ...                         filters=[("ssn", "==", "078-05-1120")])
     """
-    requirement = reading_requirement(require_encryption, policy)
+    requirement = reading_requirement(require_encryption, policy, in_transition=True)
     keys = open_keys(keys, remember_denials=masking.is_masking(on_missing_key))
     index = index_use(index, on_missing_key)
     if filters is not None:

@@ -99,7 +99,7 @@ def erase(path: FilePath, column: str, values: object, keys: Keys = None, *, dry
     --------
     >>> secure_bloom.erase("people/", "ssn", ["078-05-1120"], "keyring.json")  # doctest: +SKIP
     """
-    requirement = reading_requirement(None, policy)
+    requirement = reading_requirement(None, policy, in_transition=True)
     filesystem, path = without_subtree(*resolve(path, filesystem))
     erasure = Erasure(filesystem, path, ErasedValues(column, values), open_keys(keys), index,
                       files_at_once or pa.cpu_count(), requirement)

@@ -9,6 +9,7 @@ without it.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from secure_bloom.display import without_credentials
 from secure_bloom.errors import PolicyError, SecureBloomError
@@ -55,14 +56,17 @@ def given_or_of_environment(policy: Policy | FilePath | None) -> Policy | None:
     return environment_policy() if policy is None else as_policy(policy)
 
 
-def reading_requirement(required: RequireEncryption,
-                        policy: Policy | FilePath | None = None) -> Requirement | None:
+def reading_requirement(required: RequireEncryption, policy: Policy | FilePath | None = None, *,
+                        in_transition: bool = False) -> Requirement | None:
     """Return what a caller's arguments and the environment require of files that are read.
+
+    ``in_transition`` is that of :class:`.Requirement`.
 
     Parameters and errors are those of :func:`.encryption_requirement`. A policy that is passed
     replaces that of the environment, and so does a :class:`.Requirement`, in which a caller of this
     package has considered it.
     """
-    if policy is None and isinstance(required, Policy | Requirement):
-        return encryption_requirement(required)
-    return encryption_requirement(required, given_or_of_environment(policy))
+    if not (policy is None and isinstance(required, Policy | Requirement)):
+        policy = given_or_of_environment(policy)
+    found = encryption_requirement(required, policy)
+    return found if found is None else replace(found, in_transition=in_transition)

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from datetime import UTC, date, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, BinaryIO, ClassVar, Final, Literal, cast, overload
 
@@ -57,6 +58,9 @@ class Policy:
         Maps names to master keys, or to rules with the fields of ColumnRule.
     tables : iterable of TableRules
         Further rules for some folders only.
+    accept_plaintext_until : datetime.date, optional
+        Until the end of this day (UTC), readers accept files without any encryption, with a
+        PolicyWarning: for the time in which existing files are encrypted. Default: never.
 
     Raises
     ------
@@ -71,6 +75,7 @@ class Policy:
     default: Literal["open", "encrypt", "plaintext", "footer key"] = "open"
     columns: Mapping[str, Rule] = field(default_factory=dict, hash=False)
     tables: Iterable[TableRules] = ()
+    accept_plaintext_until: date | None = None
     has_patterns: ClassVar[bool] = True  #: whether names may be patterns
 
     def __post_init__(self) -> None:
@@ -86,6 +91,10 @@ class Policy:
         tables = tuple(self.tables)
         if not all(isinstance(table, TableRules) for table in tables):
             raise PolicyError("tables of a policy must be a list of TableRules")
+        until = self.accept_plaintext_until
+        if until is not None and (not isinstance(until, date) or isinstance(until, datetime)):
+            raise PolicyError("accept_plaintext_until of a policy must be a date, without quotes "
+                              "and time: 2027-01-31")
         object.__setattr__(self, "sensitive", checked_names(self.sensitive))
         object.__setattr__(self, "columns", checked_columns(self.columns))
         object.__setattr__(self, "tables", tables)
@@ -201,6 +210,11 @@ class Policy:
         found = self.columns_of([leaf.path for leaf in leaves],
                                 {leaf.path for leaf in leaves if leaf.is_repeated})
         return [found[leaf.path] for leaf in leaves]
+
+    def accepts_plaintext(self) -> bool:
+        """Whether readers accept files without any encryption today."""
+        until = self.accept_plaintext_until
+        return until is not None and datetime.now(UTC).date() <= until
 
     def is_sensitive(self, path: str) -> bool:
         """Whether the leaf column with this dotted path must be encrypted."""

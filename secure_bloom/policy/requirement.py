@@ -16,8 +16,14 @@ from itertools import permutations
 from typing import ClassVar, TypeAlias
 
 from secure_bloom.crypto.key_retriever import KeyRetriever
-from secure_bloom.display import choices
-from secure_bloom.errors import AuthenticationError, ColumnError, KeyNotFoundError, error_location
+from secure_bloom.display import choices, warn
+from secure_bloom.errors import (
+    AuthenticationError,
+    ColumnError,
+    KeyNotFoundError,
+    PolicyWarning,
+    error_location,
+)
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import Footer
 from secure_bloom.parquet.schema import LeafColumn, is_at_or_below
@@ -53,11 +59,16 @@ class Requirement:
         Then every file must be encrypted, whatever its columns, and have the columns it names.
     ignore_case : bool
         Whether ``required`` names columns regardless of case, as in Spark.
+    in_transition : bool
+        Whether files without encryption are accepted as long as a policy says so, by
+        ``accept_plaintext_until``. Only for what reads or erases rows: what checks files, or
+        makes indexes of them, stays strict.
     """
 
     policies: tuple[Policy, ...] = ()
     required: RequiredColumns | None = None
     ignore_case: bool = False
+    in_transition: bool = False
 
     def check(self, footer: Footer, path: str | None = None, *,
               columns_may_be_missing: bool = False) -> None:
@@ -70,7 +81,12 @@ class Requirement:
         policy contradicts itself, or depends on a path that is not known.
         """
         for policy in self.policies:
-            check_policy(policy.for_path(path), footer)
+            policy = policy.for_path(path)
+            if footer.is_encrypted or not self.accepts_plaintext(policy):
+                check_policy(policy, footer)
+            elif is_demanding(policy, policy.of_leaves(footer.columns)):
+                warn(PolicyWarning("a file is not encrypted; the policy accepts that until "
+                                   f"{policy.accept_plaintext_until}. audit lists such files"))
         if self.required is None:
             return
         check_footer(footer)
@@ -80,6 +96,10 @@ class Requirement:
                               + choices(name, paths), column=name)
         self._check_case(paths)
         check_policy(self.required, footer)
+
+    def accepts_plaintext(self, policy: Policy) -> bool:
+        """Whether a file without encryption is accepted today, as far as one policy goes."""
+        return self.in_transition and policy.accepts_plaintext()
 
     def missing_from(self, paths: Collection[str]) -> list[str]:
         """Return the required names that match none of the leaf columns, given by dotted path."""
@@ -168,6 +188,7 @@ class FolderChecks:
             missing = requirement.missing_from([leaf.path for leaf in footer.columns])
             self._found.update(set(requirement.required.names) - set(missing))
         if any(column.encrypted for policy in requirement.policies
+               if not requirement.accepts_plaintext(policy)
                for column in policy.for_path(path).of_leaves(footer.columns)):
             self._demanding = True  # other threads may check other files
         plaintext = [] if footer.is_encrypted else [path]

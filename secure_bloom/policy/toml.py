@@ -23,7 +23,9 @@ from secure_bloom.sbbf.options import BloomFilterOptions
 MAX_BYTES = 1024 * 1024
 TOO_LARGE = f"a policy has at most {MAX_BYTES:,} bytes"
 _MAX_DEPTH = 8
-GENERAL = ("footer_key", "encrypted_footer", "default", "sensitive", "columns", "tables")
+GENERAL = ("footer_key", "encrypted_footer", "default", "accept_plaintext_until", "sensitive",
+           "columns", "tables")
+_NO_RULES = {"footer_key", "accept_plaintext_until"}
 _OF_TABLE = ("path", "name", "sensitive", "columns")
 _TEXT_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\[^\n])*+"?|\'[^\'\n]*+\'?|#[^\n]*+')
 _DEEP_KEY = re.compile(rf'(?<![\w"-])(?:[\w"-]++[ \t]*+\.[ \t]*+){{{_MAX_DEPTH}}}')
@@ -51,7 +53,7 @@ def parse(text: str) -> dict[str, Any]:
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise PolicyError("the tables of a policy are written as [[tables]]")
     _check_sensitive(found)
-    if not tables and not found.keys() - {"footer_key"}:
+    if not tables and not found.keys() - _NO_RULES:
         raise PolicyError("the policy has no rules: it must name columns, such as "
                           'sensitive = ["ssn"]')
     return {**found, "tables": tuple(map(_table, tables))}
@@ -94,6 +96,8 @@ def dump(policy: Mapping[str, Any]) -> str:
     lines = []
     if policy["footer_key"] is not None:
         lines.append(f"footer_key = {_text(policy['footer_key'])}")
+    if policy["accept_plaintext_until"] is not None:
+        lines.append(f"accept_plaintext_until = {policy['accept_plaintext_until'].isoformat()}")
     lines += [f"encrypted_footer = {_boolean(policy['encrypted_footer'])}",
               f"default = {_text(policy['default'])}",
               *_names(policy["sensitive"]), *_columns("columns", policy["columns"])]

@@ -190,6 +190,15 @@ def test_explain_names_the_rule_of_each_column(run):
     assert (at["key"], at["rule"]) == ("pii", "'city' in columns of table 'vip'")
 
 
+def test_until_when_plaintext_is_accepted(run):
+    text = Path("policy.toml").read_text()
+    Path("until.toml").write_text(f"accept_plaintext_until = 2027-01-31\n{text}")
+    pq.write_table(pa.table({"ssn": ["a"]}), "plain.parquet")
+    for command, code in (("explain", 0), ("check", 1)):  # of a file that must be encrypted still
+        assert "readers accept files without encryption until 2027-01-31 (UTC)" in run(
+            "policy", command, "until.toml", "plain.parquet", code=code)
+
+
 def test_a_name_cannot_control_the_terminal(run):
     table = pa.table({"\x1b[2J": ["x"]})
     pq.write_table(table, "data/a.parquet")

@@ -45,10 +45,12 @@ class Requirements:
     @property
     def _both(self) -> Requirement:
         own = self.own or Requirement(ignore_case=True)
-        return own if self.policy is None else replace(own, policies=(self.policy,))
+        return own if self.policy is None \
+            else replace(own, policies=(self.policy,), in_transition=True)
 
     def demands_any(self, paths: Iterable[str]) -> bool:
-        """Whether the policy requires one of these leaf columns to be encrypted."""
-        return self.policy is not None and any(
-            column.encrypted
-            for column in self.policy.for_path(self.folder).columns_of(paths).values())
+        """Whether the policy requires one of these leaf columns to be encrypted in every file."""
+        if self.policy is None or self.policy.accepts_plaintext():
+            return False
+        return any(column.encrypted
+                   for column in self.policy.for_path(self.folder).columns_of(paths).values())
