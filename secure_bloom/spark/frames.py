@@ -56,7 +56,7 @@ def write(df: DataFrame, path: FilePath, *,
           encryption: EncryptionConfiguration | pe.EncryptionConfiguration | None = None,
           bloom_filters: BloomFilters = None, plaintext: bool = False,
           partition_by: str | Iterable[str] = (),
-          **options: bool | float | str) -> CommitSummary | None:
+          **options: bool | float | str | Sequence[str]) -> CommitSummary | None:
     """Write a DataFrame to a folder of encrypted Parquet files, as one atomic commit.
 
     Columns that ``df.schema`` marks as sensitive (metadata ``secure_bloom.key``) are encrypted with
@@ -139,7 +139,8 @@ def write(df: DataFrame, path: FilePath, *,
 
 def read(spark: SparkSession, path: FilePath, *, keys: Keyring | FilePath | None = None,
          filters: Sequence[tuple[str, str, Any]] | None = None,
-         policy: Policy | FilePath | None = None, **options: bool | float | str) -> DataFrame:
+         policy: Policy | FilePath | None = None,
+         **options: bool | float | str | Sequence[str]) -> DataFrame:
     """Read a folder of encrypted Parquet files as a DataFrame.
 
     In a classic session of Spark 4.1 or newer, the conditions of queries on the DataFrame, as in
@@ -202,12 +203,13 @@ def read(spark: SparkSession, path: FilePath, *, keys: Keyring | FilePath | None
 
 def _with(made: dict[str, str], options: Mapping[str, Any], *, reading: bool = False) \
         -> dict[str, Any]:
-    """Add the caller's own options to those that were made from arguments."""
+    """Add the caller's own options, lists as JSON, to those that were made from arguments."""
     for name in options:
         if name.lower() in made:
             raise TypeError(f"option {name} is also set by an argument: remove one of them")
     Options(options).check_names(reading=reading)
-    return {**made, **options}
+    return {**made, **{name: value if isinstance(value, bool | float | int | str)
+                       else json.dumps(list(value)) for name, value in options.items()}}
 
 
 def _policy(policy: object) -> dict[str, str]:

@@ -74,7 +74,7 @@ def test_a_write_returns_what_it_has_committed(spark, tmp_path, keyring, monkeyp
     with ThreadPoolExecutor() as pool:  # several writes, each of which gets its own receipt
         found = list(pool.map(lambda rows: secure_bloom.spark.write(
             people(spark, rows), folder, mode="append", keys=keyring, policy=policy,
-            index_columns="ssn"), (10, 20)))
+            index_columns=["ssn"]), (10, 20)))
     assert [summary.rows for summary in found] == [10, 20]
     for summary in found:
         assert summary.encrypted_columns == {"ssn": "pii"}
