@@ -67,7 +67,7 @@ def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_
     with opened_to_rewrite(job.filesystem, path, keys, requirement) as (rewrite, file):
         replaced = signature(job.filesystem.get_file_info(path))
         remaining = _remaining(file, erased, row_groups, advance, has_new_material=True)
-        new = job.new_file(number, posixpath.dirname(relative_path(path, job.folder)))
+        new = job.new_file(number, posixpath.dirname(relative_path(path, job.folder)), path)
         visible = job.path(relative_path(new, job.work))
         if job.exists(material := material_path(path)):
             job.check_inside(material)  # what a link leads to may be private

@@ -25,6 +25,7 @@ _HOME = {
     "erase": "secure_bloom.spark.erasing",
     "last_commit": "secure_bloom.spark.commits",
     "read": "secure_bloom.spark.frames",
+    "read_stream": "secure_bloom.spark.frames",
     "register": "secure_bloom.spark.registration",
     "write": "secure_bloom.spark.frames",
 }
@@ -42,6 +43,7 @@ if TYPE_CHECKING:  # the same names, for mypy, pyright and editors
     from secure_bloom.spark.encrypting import encrypt as encrypt
     from secure_bloom.spark.erasing import erase as erase
     from secure_bloom.spark.frames import read as read
+    from secure_bloom.spark.frames import read_stream as read_stream
     from secure_bloom.spark.frames import write as write
     from secure_bloom.spark.index_merging import compact_index as compact_index
     from secure_bloom.spark.indexing import build_index as build_index

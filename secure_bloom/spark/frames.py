@@ -39,7 +39,9 @@ from secure_bloom.spark.options.options import (
 
 if TYPE_CHECKING:
     import pyarrow.parquet.encryption as pe
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+    from pyspark.sql.types import StructType
 
     from secure_bloom.encryption import EncryptionConfiguration
     from secure_bloom.keys.keyring import Keyring
@@ -192,12 +194,62 @@ def read(spark: SparkSession, path: FilePath, *, keys: Keyring | FilePath | None
     >>> person = secure_bloom.spark.read(spark, "/data/people", keys="awskms:",  # doctest: +SKIP
     ...                                  filters=[("ssn", "=", "078-05-1120")])
     """
+    return _read(spark.read, path, keys, filters, policy, options)
+
+
+def read_stream(spark: SparkSession, path: FilePath, *, schema: StructType | str | None = None,
+                keys: Keyring | FilePath | None = None,
+                filters: Sequence[tuple[str, str, Any]] | None = None,
+                policy: Policy | FilePath | None = None,
+                **options: bool | float | str) -> DataFrame:
+    """Read a folder of encrypted Parquet files as a stream: each file once, in order of commits.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        Classic or Connect, with the data source registered.
+    path : str or path
+        The folder.
+    schema : StructType or str, optional
+        The columns. Default: those of a file that is there when the query starts.
+    keys, filters, policy
+        As for :func:`read`.
+    **options
+        Further options of the data source, such as ``maxFilesPerTrigger``. With Spark Connect,
+        ``checkpointLocation`` is needed here, too. The table in the page "The Spark data source"
+        lists them.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        To be written with its ``writeStream``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not valid, or a predicate is malformed.
+    pyspark.errors.PySparkException
+        If the schema cannot be read. Other errors of the data source end the query.
+
+    Examples
+    --------
+    >>> people = secure_bloom.spark.read_stream(spark, "/data/people",  # doctest: +SKIP
+    ...                                         keys="awskms:")
+    """
+    reader = spark.readStream
+    return _read(reader if schema is None else reader.schema(schema), path, keys, filters, policy,
+                 options)
+
+
+def _read(reader: DataFrameReader | DataStreamReader, path: FilePath,
+          keys: Keyring | FilePath | None, filters: Sequence[tuple[str, str, Any]] | None,
+          policy: Policy | FilePath | None, options: Mapping[str, Any]) -> DataFrame:
     from secure_bloom.spark.options.row_filters import checked, condition, to_json
     predicates = None if filters is None else checked(filters)
     made = {**key_options(keys), **_policy(policy)}
     if predicates is not None:
         made["filters"] = to_json(predicates)
-    frame = spark.read.format(FORMAT).options(**_with(made, options, reading=True)).load(str(path))
+    frame = reader.format(FORMAT).options(**_with(made, options, reading=True)).load(str(path))
     return frame if predicates is None else frame.where(condition(predicates))
 
 

@@ -7,12 +7,12 @@ and writers are imported where they are made, so that each process imports only 
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from secure_bloom.errors import UnsupportedError
+from secure_bloom.errors import SecureBloomError
 from secure_bloom.spark.options.conditions import NO_CONDITIONS
 from secure_bloom.spark.options.options import FORMAT, RECEIPT, Options
 from secure_bloom.spark.plain_errors import plain_errors
@@ -37,7 +37,8 @@ class SecureParquet(DataSource):
     policy: str | None = None  # of the session, if it was set when ``register`` was called
     is_inferred = False  # whether Spark has asked for the schema; it pickles this object afterwards
     is_demanding = False  # whether the policy requires a column of that schema to be encrypted
-    conditions = NO_CONDITIONS  # of one scan; see :func:`.with_conditions`
+    # of one scan; see :func:`.with_conditions`
+    conditions, checkpoint = NO_CONDITIONS, ""
 
     def __init__(self, options: MutableMapping[str, str]):
         super().__init__(options)
@@ -81,31 +82,23 @@ class SecureParquet(DataSource):
 
     @plain_errors()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return a reader that refuses to start: a folder cannot be read as a stream."""
-        return _NoStreamReader(self._given.get("path"))
+        """Return a :class:`.SecureParquetStreamReader`."""
+        from secure_bloom.spark.reading.folder import Folder
+        from secure_bloom.spark.reading.stream import (
+            BatchReader,
+            FailingStreamReader,
+            SecureParquetStreamReader,
+        )
+        try:
+            folder = Folder(self._with_defaults(self._given))
+            reader = BatchReader(folder, schema, self.is_inferred, demanding=self.is_demanding)
+            return SecureParquetStreamReader(reader, folder,
+                                             folder.options.checkpoint or self.checkpoint)
+        except (SecureBloomError, OSError) as error:
+            return FailingStreamReader(error)
 
     @plain_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> SecureParquetStreamWriter:
         """Return a :class:`.SecureParquetStreamWriter`."""
         from secure_bloom.spark.writing.streaming import SecureParquetStreamWriter  # PySpark 4.1
         return SecureParquetStreamWriter(self._with_defaults(self._given), schema, overwrite)
-
-
-class _NoStreamReader(DataSourceStreamReader):
-    """Says that there is no stream reader. An error in ``streamReader`` is hidden by Spark's."""
-
-    def __init__(self, folder: str | None):
-        self._folder = folder
-
-    @plain_errors()
-    def initialOffset(self) -> dict[str, str]:
-        """Raise UnsupportedError. Spark calls this first."""
-        raise self._error()
-
-    def read(self, partition: InputPartition) -> NoReturn:
-        """Raise UnsupportedError. Spark requires this method, but does not call it here."""
-        raise self._error()
-
-    def _error(self) -> UnsupportedError:
-        return UnsupportedError("secure_parquet cannot be read as a stream: use spark.read instead "
-                                "of spark.readStream", file=self._folder)

@@ -116,13 +116,13 @@ class Job(ReplacingJob):
             _log.warning("%s: leftover files of earlier jobs could not be removed: %s",
                          self.table, error)
 
-    def new_file(self, partition: int, directory: str = "") -> str:
+    def new_file(self, partition: int, directory: str = "", replaced: str = "") -> str:
         """Return a path to write a file to that no other attempt uses.
 
-        ``directory`` is below the folder: ``day=2024-01-01/city=x``. Raises CommitError if the job
-        has ended.
+        ``directory`` is below the folder: ``day=2024-01-01/city=x``. ``replaced`` is the file of
+        which it is a new version. Raises CommitError if the job has ended.
         """
-        name = posixpath.join(self.name, directory, new_name(partition, self.id))
+        name = posixpath.join(self.name, directory, new_name(partition, self.id, replaced))
         self.check_inside(posixpath.dirname(self.path(name)))
         if self.in_place:
             self.write_marker(f"{PENDING}/{name}")

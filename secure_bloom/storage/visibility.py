@@ -19,6 +19,7 @@ which the markers are written and removed is described in ``storage/commit.py``.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import posixpath
 import re
@@ -54,7 +55,8 @@ STARTED, PENDING, COMMITTED, GIVEN_UP = "started", "pending", "committed", "give
 GENERATION = "generation"
 KEY_MATERIAL = "_KEY_MATERIAL_FOR_"  #: prefix of the names of key material files
 
-_FILE_NAME = re.compile(r"part-\d+-([0-9a-f]{32})-[0-9a-f]{32}\.parquet")
+_FILE_NAME = re.compile(r"part-\d+-([0-9a-f]{32})-([0-9a-f]{32})\.parquet")
+_LINEAGE = 16  # hex digits
 _TRIES = 100
 #: lists and commas in all commit records of a table: a million replaced files
 MAX_VALUES = 1_000_010, 2_000_010
@@ -159,15 +161,33 @@ class JobState:
         return self.started or path in self.pending
 
 
-def new_name(partition: int, job: str) -> str:
-    """Return a name for a data file that no other attempt uses."""
-    return f"part-{partition:05d}-{job}-{uuid.uuid4().hex}.parquet"
+def new_name(partition: int, job: str, replaced: str = "") -> str:
+    """Return a name for a data file that no other attempt uses.
+
+    ``replaced`` is the path of the file of which it is a new version, whose lineage it has.
+    """
+    number = uuid.uuid4().hex
+    if replaced:
+        number = lineage(replaced) + number[_LINEAGE:]
+    return f"part-{partition:05d}-{job}-{number}.parquet"
 
 
 def job_of(path: str) -> str | None:
     """Return the id of the job that wrote a file, from the file's name."""
     match = _FILE_NAME.fullmatch(posixpath.basename(path))
     return match[1] if match else None
+
+
+def lineage(path: str) -> str:
+    """Return what the names of a file and of its later versions have in common, as hex digits.
+
+    Most changes keep the name. An erasure does not: it is a job with files of its own.
+    """
+    name = posixpath.basename(path)
+    match = _FILE_NAME.fullmatch(name)
+    return match[2][:_LINEAGE] if match else \
+        hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=_LINEAGE // 2) \
+        .hexdigest()
 
 
 def is_job_id(name: str) -> bool:

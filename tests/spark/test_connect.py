@@ -72,8 +72,22 @@ spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
 secure_bloom.spark.write(spark.range(10, 13).selectExpr("id", "1L day"), folder + "-days",
                          mode="overwrite", plaintext=True, partition_by="day")
 assert secure_bloom.spark.read(spark, folder + "-days").count() == 5
+
+def stream(number, **options):
+    people = secure_bloom.spark.read_stream(spark, folder, keys=keyring, **options)
+    (people.drop("ssn").writeStream.format("secure_parquet").option("plaintext", "true")
+        .option("checkpointLocation", f"{folder}-check").trigger(availableNow=True)
+        .start(f"{folder}-copy").awaitTermination())
+    assert secure_bloom.spark.read(spark, f"{folder}-copy").count() == number
+
+refused(lambda: stream(0), "checkpointLocation: Spark does not say")
+stream(10, checkpointLocation=f"{folder}-check", maxFilesPerTrigger=1)
+frame.limit(1).write.format("secure_parquet").options(
+    **{"keys": keyring, "parquet.encryption.footer.key": "footer"}).mode("append").save(folder)
+stream(11, checkpointLocation=f"{folder}-check")
 result = secure_bloom.spark.attach(spark, folder, {"id": True}, keys=keyring)
-assert len(result.changed) == 2 and not result.failed, result
+stream(11, checkpointLocation=f"{folder}-check")
+assert len(result.changed) == 3 and not result.failed, result
 spark.stop()
 """
 

@@ -133,18 +133,6 @@ def test_a_continuous_trigger_notes_no_epoch_whose_rows_would_be_lost(stream):
 
 
 @pytest.mark.sweep
-def test_a_folder_is_not_read_as_a_stream(stream, tmp_path):
-    stream.add((0, 10))
-    stream.run()
-    query = (stream.spark.readStream.format("secure_parquet").load(stream.folder)
-             .writeStream.format("noop").option("checkpointLocation", str(tmp_path / "other"))
-             .trigger(availableNow=True).start())
-    with pytest.raises(Exception, match="cannot be read as a stream") as caught:
-        query.awaitTermination()
-    assert "Traceback" not in str(caught.value)
-
-
-@pytest.mark.sweep
 def test_foreach_batch_writes_a_repeated_batch_again(stream):
     stream.add((0, 10))
     calls = []

@@ -32,6 +32,7 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class Conditions {
   private static final int SHOWN = 1000; // characters of a plan
   private final List all = new ArrayList();
+  private String checkpoint = "";
 
   Conditions(scala.collection.Seq expressions) {
     for (Iterator i = CollectionConverters.asJava(expressions).iterator(); i.hasNext();) {
@@ -41,15 +42,25 @@ public final class Conditions {
 
   // --- for Python --------------------------------------------------------------------------------
 
+  /** The scan is that of a stream, whose source may keep something there. */
+  void setCheckpoint(String folder) {
+    checkpoint = folder;
+  }
+
   /** A pickle of a data source with these conditions, made of a pickle without them. */
   byte[] bind(byte[] source) {
     ByteArrayOutputStream out = new ByteArrayOutputStream(source.length + 1000);
     write(out, ascii("\u0080\u0003csecure_bloom.spark.options.conditions\nwith_conditions\n(B"));
     writeSized(out, source);
-    write(out, ascii("X"));
-    writeSized(out, json().getBytes(StandardCharsets.UTF_8));
+    writeText(out, json());
+    writeText(out, checkpoint);
     write(out, ascii("tR."));
     return out.toByteArray();
+  }
+
+  private static void writeText(ByteArrayOutputStream out, String text) {
+    write(out, ascii("X"));
+    writeSized(out, text.getBytes(StandardCharsets.UTF_8));
   }
 
   private static byte[] ascii(String text) {

@@ -118,6 +118,7 @@ public final class ConditionalScan implements Scan, SupportsMetadata {
   }
 
   public MicroBatchStream toMicroBatchStream(String checkpoint) {
+    conditions.setCheckpoint(checkpoint);
     return scan.toMicroBatchStream(checkpoint);
   }
 

@@ -60,10 +60,13 @@ class Conditions:
 NO_CONDITIONS = Conditions()
 
 
-def with_conditions(source: bytes, conditions: str) -> DataSource:
-    """Return the pickled data source, for a scan with these conditions. Called in a pickle."""
+def with_conditions(source: bytes, conditions: str, checkpoint: str) -> DataSource:
+    """Return the pickled data source, for a scan with these conditions. Called in a pickle.
+
+    ``checkpoint`` is where a stream may keep what belongs to its checkpoint, or empty.
+    """
     found: Any = pickle.loads(source)
-    found.conditions = parse(conditions)
+    found.conditions, found.checkpoint = parse(conditions), checkpoint
     assert isinstance(found, DataSource)
     return found
 

@@ -53,6 +53,9 @@ ON_MISSING_KEY = "on.missing.key"
 INDEX = "index"
 INDEX_COLUMNS = "index_columns"
 PARTITION_BY = "partition_by"
+# of Spark, for streams that read:
+CHECKPOINT, MAX_FILES, IGNORE_MISSING = "checkpointlocation", "maxfilespertrigger", \
+    "ignoremissingfiles"
 OVERWRITE_MODE = "partitionoverwritemode"  #: Spark's; DefaultSource.java adds the session's
 ROW_GROUP_SIZE = "row_group_size"
 MAX_ROWS_PER_FILE = "max_rows_per_file"
@@ -80,7 +83,7 @@ _KNOWN = ("path", KEYS, POLICY, PLAINTEXT, *ENCRYPTION, ENABLED, FPP, MAX_BYTES,
 _KNOWN_FOR_COLUMN = (ENABLED, FPP, NDV)
 _ONLY_READING = ("columns", "mergeschema", "split_bytes", "open_cost_bytes", "min_partitions",
                  "filters", "allfiles", REQUIRE_ENCRYPTION,
-                 ON_MISSING_KEY, INDEX)
+                 ON_MISSING_KEY, INDEX, CHECKPOINT, MAX_FILES, IGNORE_MISSING)
 
 _NO_JAVA = "no Java class is used here: remove it, and specify the KMS in option keys"
 _KEYS_NOW = f"it is called {KEYS} now: the path of a keyring, or the URI of a KMS"
@@ -307,8 +310,11 @@ def _similar(name: str, reading: bool) -> str:
 
 # --- where ---------------------------------------------------------------------------------------
 
-def locate(path: str | None) -> tuple[pa_fs.FileSystem, str]:
-    """Return filesystem and absolute path of option ``path``, which save() and load() set."""
+def locate(path: str | None, option: str = "path") -> tuple[pa_fs.FileSystem, str]:
+    """Return filesystem and absolute path of option ``path``, which save() and load() set.
+
+    ``option`` is the one to be named in errors.
+    """
     if not path:
         raise OptionError(
             "specify the folder, as in save(path) and load(path). For catalog tables, Spark "
@@ -319,7 +325,7 @@ def locate(path: str | None) -> tuple[pa_fs.FileSystem, str]:
         return resolve(without_file_scheme(path))
     except (pa.ArrowInvalid, UnsupportedError) as error:
         raise OptionError(without_credentials(f"{path} cannot be used: {error}"),
-                          option="path") from None
+                          option=option) from None
 
 
 def without_file_scheme(path: str) -> str:

@@ -12,7 +12,10 @@ from secure_bloom.errors import OptionError
 from secure_bloom.policy.policy import Policy
 from secure_bloom.policy.requirement import Requirement, encryption_requirement, parse_required
 from secure_bloom.spark.options.options import (
+    CHECKPOINT,
+    IGNORE_MISSING,
     INDEX,
+    MAX_FILES,
     ON_MISSING_KEY,
     REQUIRE_ENCRYPTION,
     Options,
@@ -49,6 +52,12 @@ class ReadOptions:
     index : {"auto", "off", "require"}
         Whether to use the index of the table. Columns are masked by what is in each file, so it is
         off if ``on_missing_key`` is "null".
+    checkpoint : str or None
+        The folder of the checkpoint, if an option names it. This and the next two are for streams.
+    max_files : int or None
+        Files of a batch at most.
+    ignore_missing : bool
+        Whether files that disappear before they are read are left out.
     """
 
     columns: tuple[str, ...] | None = None
@@ -62,6 +71,9 @@ class ReadOptions:
     policy: Policy | None = None
     on_missing_key: OnMissingKey = "error"
     index: Literal["auto", "off", "require"] = "auto"
+    checkpoint: str | None = None
+    max_files: int | None = None
+    ignore_missing: bool = False
 
 
 def parse_read_options(options: Options) -> ReadOptions:
@@ -80,7 +92,9 @@ def parse_read_options(options: Options) -> ReadOptions:
         all_files=options.boolean("allfiles"),
         require_encryption=_required(options.get(REQUIRE_ENCRYPTION)),
         policy=parse_policy(options),
-        on_missing_key=on_missing_key, index=_index(options, on_missing_key))
+        on_missing_key=on_missing_key, index=_index(options, on_missing_key),
+        checkpoint=options.get(CHECKPOINT), max_files=options.number(MAX_FILES, None),
+        ignore_missing=options.boolean(IGNORE_MISSING))
 
 
 def _index(options: Options, on_missing_key: OnMissingKey) -> Literal["auto", "off", "require"]:

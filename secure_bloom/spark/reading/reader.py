@@ -29,7 +29,7 @@ from secure_bloom.spark.options.conditions import (
 from secure_bloom.spark.options.names import find_name, same_path
 from secure_bloom.spark.options.row_filters import ColumnPredicate
 from secure_bloom.spark.plain_errors import plain_errors
-from secure_bloom.spark.reading.folder import Folder
+from secure_bloom.spark.reading.folder import Folder, Listing
 from secure_bloom.spark.reading.index_use import TypedPredicate, selected_by_index
 from secure_bloom.spark.reading.metrics import TaskReport
 from secure_bloom.spark.reading.planning import Planned, look_up, names_values
@@ -107,7 +107,9 @@ class SecureParquetReader(DataSourceReader):
     @plain_errors()
     def partitions(self) -> list[InputPartition]:
         """Plan what each task reads; files that partition values rule out are skipped."""
-        listing = self._folder.list()
+        return self._tasks(self._folder.list())
+
+    def _tasks(self, listing: Listing) -> list[InputPartition]:
         places = {found: place for place, name in enumerate(listing.partition_columns)
                   if (found := find_name(name, self._schema.names)) is not None}
         self._requirements.check_path_columns(places)
