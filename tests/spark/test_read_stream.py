@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,7 +11,16 @@ import pytest
 
 import secure_bloom.spark
 from secure_bloom import Policy, attach, erase, read_table, write_dataset
-from tests.spark.helpers import PLAINTEXT, own_spark, people, settings, uses_spark, visible, write
+from tests.spark.helpers import (
+    PLAINTEXT,
+    keys_of,
+    own_spark,
+    people,
+    settings,
+    uses_spark,
+    visible,
+    write,
+)
 
 pytestmark = uses_spark
 
@@ -34,6 +44,17 @@ class Query:
         (frame.writeStream.foreachBatch(keep).option("checkpointLocation", self.checkpoint)
          .trigger(availableNow=True).start().awaitTermination())
         return got
+
+
+def of_docs(query, target, keyring):
+    """Return the example of the documentation, which waits for the query."""
+    text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    code = text.partition("### Reading a folder as a stream")[2].split("```")[1]
+    for name, value in {"python\n": "", "/data/people-checkpoint": query.checkpoint,
+                        "/data/people-copy": target, "/data/people": query.folder,
+                        "/etc/keys/keyring.json": keyring.path}.items():
+        code = code.replace(name, str(value))
+    return code.rstrip().removesuffix(")") + ").awaitTermination())"
 
 
 @pytest.fixture
@@ -62,24 +83,26 @@ def test_each_file_once(spark, query, keyring, encrypted):
 def test_a_running_query(spark, query, keyring, encrypted):
     """It waits for files, and does not see those of a job that has not committed."""
     write(people(spark, 10), query.folder, **encrypted)
-    arrived = {number: threading.Event() for number in range(3)}
+    arrived = threading.Semaphore(0)
     got = []
 
     def keep(batch, number):
         got.append(sorted(row["ssn"] for row in batch.where("id % 5 = 0").collect()))
-        arrived[number].set()
+        arrived.release()
 
     frame = secure_bloom.spark.read_stream(spark, query.folder, schema=people(spark).schema,
-                                           keys=keyring)
+                                           keys=keyring, filters=[("id", "<", 100)])
     running = (frame.writeStream.foreachBatch(keep).option("checkpointLocation", query.checkpoint)
                .start())
     try:
-        assert arrived[0].wait(120)
-        write(people(spark, 10, 10), query.folder, **encrypted)
-        assert arrived[1].wait(120)
+        assert arrived.acquire(timeout=300)
+        write(people(spark, 10, start=100), query.folder, **encrypted)  # which filters rule out
+        assert arrived.acquire(timeout=300)
+        write(people(spark, 10, start=10), query.folder, **encrypted)
+        assert arrived.acquire(timeout=300)
     finally:
         running.stop()
-    assert got == [["ssn-0", "ssn-5"], ["ssn-10", "ssn-15"]]
+    assert got == [["ssn-0", "ssn-5"], [], ["ssn-10", "ssn-15"]]
 
 
 @pytest.mark.sweep
@@ -88,16 +111,13 @@ def test_into_another_folder_with_marks_and_the_policy_of_the_session(spark, que
     policy = Policy(footer_key="footer", columns={"ssn": "pii"})
     with settings(spark, {"spark.datasource.secure_parquet.policy": policy.to_toml()}):
         secure_bloom.spark.write(people(spark, 10), query.folder, keys=keyring)
-        target = str(tmp_path / "copy")
+        target, code = str(tmp_path / "copy"), of_docs(query, tmp_path / "copy", keyring)
 
         def run():
-            frame = secure_bloom.spark.read_stream(spark, query.folder, keys=keyring)
-            assert frame.schema["ssn"].metadata == {"secure_bloom.key": "pii"}
-            (frame.writeStream.format("secure_parquet").option("keys", str(keyring.path))
-             .option("checkpointLocation", query.checkpoint).trigger(availableNow=True)
-             .start(target).awaitTermination())
+            exec(code, {"spark": spark, "policy": None, "options": {"keys": str(keyring.path)}})
 
         run()
+        assert keys_of(tmp_path / "copy", keyring)["ssn"] == "pii"
         assert sorted(read_table(target, keys=keyring)["id"].to_pylist()) == list(range(10))
         pq.write_table(pa.table({"ssn": ["planted"], "city": [""], "id": [1]}),
                        f"{query.folder}/planted.parquet")

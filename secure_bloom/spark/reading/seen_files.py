@@ -102,8 +102,15 @@ class SeenFiles:
         """Write the files of the batch after a position, and return the position after it.
 
         ``listed`` are the identities of all files that are in the folder now.
+
+        Raises UnsupportedError if a file has a name that the log cannot have.
         """
         self.seen(start)
+        try:
+            check_names(files)
+        except ValueError as error:
+            raise UnsupportedError(f"an object has a name that no file has ({error}): remove it",
+                                   file=self._folder) from None
         self._last, now = None, _hour()  # until the entry is complete
         stream = posixpath.dirname(start.entry) or uuid.uuid4().hex
         number = start.batches + 1

@@ -47,8 +47,9 @@ class _Files:
             if other is not file:
                 raise UnsupportedError(
                     "by its name it is another version of a file that is also there, "
-                    f"{posixpath.basename(other.path)}, so one of them is a copy: remove the copy, "
-                    "or give it a name of its own", file=file.path)
+                    f"{posixpath.basename(other.path)}. So one of them is a copy, or was written "
+                    "under the name of a file that was replaced: give it a name of its own, or "
+                    "remove it", file=file.path)
 
 
 class BatchReader(SecureParquetReader):
