@@ -42,12 +42,21 @@ class PageColumn:
     def of(cls, footer: Footer, field: pa.Field, leaves: list[LeafColumn]) -> PageColumn | None:
         """Return the column of a field; None if only whole column chunks can be decoded.
 
-        Not decoded by pages are maps, lists of several leaves or of lists, and dictionaries, which
-        Arrow cannot always put together.
+        Not decoded by pages are maps, lists of several leaves or of lists, and dictionaries in
+        nested types, which Arrow cannot always put together.
         """
-        if not _is_simple(field.type) or len(leaf_types(field.type)) != len(leaves):
+        is_possible = pa.types.is_dictionary(field.type) or _is_simple(field.type)
+        if not is_possible or len(leaf_types(field.type)) != len(leaves):
             return None
         return cls(footer, field, leaves)
+
+    def can_decode(self, chunk: ColumnChunk) -> bool:
+        """Whether single pages of a column chunk can be decoded.
+
+        If only some values of a dictionary are in the dictionary page, Arrow makes others for the
+        other pages. An ordered one would then lack entries, and the entries have another order.
+        """
+        return not pa.types.is_dictionary(self.field.type) or chunk.is_dictionary_encoded
 
     def decode(self, number: int, chunk: ColumnChunk, dictionary: Page | None,
                pages: Sequence[Page], num_rows: int) -> pa.Array:

@@ -93,7 +93,8 @@ class RowGroupColumns:
         for name in self._large:
             chunks = self._chunks[name]
             if not all(chunk.offset_index for chunk in chunks) \
-                    or (column := self._file.page_column(name)) is None:
+                    or (column := self._file.page_column(name)) is None \
+                    or not all(map(column.can_decode, chunks)):
                 continue
             tables = [(chunk, read_data_pages(self._indexes, chunk, self.num_rows))
                       for chunk in chunks]

@@ -220,6 +220,34 @@ def test_of_many_small_columns_pages_are_only_searched(tmp_path):
         assert len(row_groups) == of.call_count == 1  # pyarrow has read them
 
 
+@pytest.mark.parametrize("second", [["S", "M", "L"], ["XL", "L"]])
+def test_dictionaries_are_read_by_pages_if_one_dictionary_page_has_all_values(tmp_path, second):
+    is_one = second == ["S", "M", "L"]
+    data = pa.Table.from_batches([sized(["S", "M", "L"]), sized(second, 2000)])
+    pq.write_table(data, tmp_path / "a.parquet", write_page_index=True, max_rows_per_page=500)
+    with secure_bloom.ParquetFile(tmp_path / "a.parquet") as opened:
+        columns = page_rows.RowGroupColumns(opened._file, 0, ["size"], 0, ())
+        assert columns.has_pages("size") == is_one
+        for filters in ([("id", "in", [70, 1500, 2101])], [("size", "=", "L"), ("id", ">", 1900)],
+                        [("size", "is null", None), ("id", "<", 2500)]):
+            with by_row_groups():
+                expected = opened.read(filters=filters)
+            with by_pages(), counted() as row_groups:
+                found = opened.read(filters=filters)
+            assert bool(row_groups) >= is_one and found.schema.equals(expected.schema)
+            assert found.num_rows and found.to_pylist() == expected.to_pylist()
+            if is_one:  # the scale is whole, although rows have parts of it
+                assert {tuple(chunk.dictionary.to_pylist()) for chunk in found["size"].chunks} \
+                    == {("S", "M", "L")}
+
+
+def sized(sizes: list[str], start: int = 0) -> pa.RecordBatch:
+    numbers = pa.array([None if row % 9 == 0 else row % len(sizes) for row in range(2000)],
+                       pa.int8())
+    return pa.record_batch({"id": range(start, start + 2000), "size": pa.DictionaryArray
+                            .from_arrays(numbers, sizes, ordered=True)})
+
+
 def test_a_dictionary_is_searched_once_and_pages_only_for_few_values(tmp_path):
     data = pa.table({"k": range(ROWS), "kind": [f"{row % 9}" for row in range(ROWS)]})
     write(tmp_path / "a.parquet", data, encryption=None, keys=None, use_dictionary=["kind"])
