@@ -7,8 +7,6 @@ index gives it, and begin with a row.
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import pyarrow as pa
 
 from secure_bloom.errors import FormatError, error_location
@@ -16,8 +14,6 @@ from secure_bloom.parquet.bloom_filter import ReadsAt
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.page_index import DataPages
 from secure_bloom.parquet.pages import Page, read_page
-
-Buffer: TypeAlias = "bytes | memoryview | pa.Buffer"
 
 # Field ids of parquet.thrift that this module uses.
 _UNCOMPRESSED_SIZE = 2  # PageHeader
@@ -76,12 +72,12 @@ class ChunkPages:
                 raise FormatError("a page begins within a row, although there is a page index")
             return page
 
-    def values(self, page: Page) -> Buffer | None:
+    def values(self, page: Page) -> bytes | None:
         """Return the body of a page without compression; of data pages V2 only the values.
 
         None if only Arrow can decompress it.
         """
-        size, body = page.header.get_int(_UNCOMPRESSED_SIZE), memoryview(page.body)
+        size, body = page.header.get_int(_UNCOMPRESSED_SIZE), page.body
         is_compressed = not self._is_plain
         if page.is_v2:
             levels = page.levels_size
@@ -92,7 +88,7 @@ class ChunkPages:
         if self._codec is None or size is None or not 0 <= size <= _MOST:
             return None
         try:
-            return self._codec.decompress(body, size)
+            return self._codec.decompress(body, size, asbytes=True)
         except (OSError, pa.ArrowInvalid) as error:
             raise FormatError("a page cannot be decompressed", **self.chunk.place) from error
 
@@ -102,15 +98,15 @@ class ChunkPages:
             return not page.details.get_int(_REPETITION_BYTES) \
                 or _first_level_is_zero(page.body)
         body = self.values(page)
-        return body is None or _first_level_is_zero(memoryview(body)[4:])
+        return body is None or _first_level_is_zero(body, 4)
 
 
-def _first_level_is_zero(levels: Buffer) -> bool:
+def _first_level_is_zero(body: bytes, start: int = 0) -> bool:
     """Whether levels of at most 1 begin with 0, in the hybrid of runs and packed bits.
 
     The lowest bit of its header tells which of the two the first run is (Encodings.md).
     """
-    found = memoryview(levels)[:_LONGEST_VARINT + 1].tobytes()
+    found = body[start:start + _LONGEST_VARINT + 1]
     behind = found.lstrip(_CONTINUED)[1:]  # of the header, which is a varint
     return bool(behind) and behind[0] & 1 == 0
 

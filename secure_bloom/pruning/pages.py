@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -101,7 +101,7 @@ def pages_with(first_rows: np.ndarray, spans: Spans) -> np.ndarray:
     return np.unique(np.concatenate([np.zeros(0, np.int64), *map(np.arange, first, last + 1)]))
 
 
-def searched_bytes(predicate: Predicate, leaf: LeafColumn) -> Callable[[Any], bool] | None:
+def searched_bytes(predicate: Predicate, leaf: LeafColumn) -> Callable[[bytes], bool] | None:
     """Return a function that tells whether plain values may have one that the predicate wants.
 
     It takes the uncompressed body of a page, or of a dictionary page, with plain encoding: the
@@ -120,6 +120,8 @@ def searched_bytes(predicate: Predicate, leaf: LeafColumn) -> Callable[[Any], bo
             return None
         wanted.append(len(found).to_bytes(4, "little") + found if physical == "BYTE_ARRAY"
                       else found)
+    if len(wanted) == 1:  # faster than a regular expression
+        return lambda body: wanted[0] in body
     pattern = re.compile(b"|".join(map(re.escape, wanted)))
     return lambda body: pattern.search(body) is not None
 

@@ -35,7 +35,7 @@ from secure_bloom.storage.files import Source
 
 _SMALL = 1 << 20  # bytes of pages: pyarrow reads such a row group as fast
 _SMALL_FAR_AWAY, _SMALL_ONE_BY_ONE = 8, 64  # times as many; pages take more requests
-_LEAST_ROWS, _BATCH_ROWS = 4096, 131_072
+_LEAST_ROWS, _BATCH_ROWS = 32_768, 131_072
 _MANY_ROWS = 1 / 32  # share of the rows; if more match, pyarrow reads them all
 _MOST_ROWS = 1 / 2  # share of the rows that is decoded by pages at most: pyarrow is faster
 _MOST_BYTES = 1 / 2  # likewise, of the bytes of a column chunk
@@ -304,14 +304,18 @@ class _RowGroup:
         assert self._part is not None
         self._columns.note_whole(names)
         start = 0
-        size = max(_LEAST_ROWS, min(_BATCH_ROWS, self._columns.num_rows // 16))
         with self._part.lock, page_errors():
-            for batch in self._part.opened.iter_batches(size, [self._number], names):
+            for batch in self._part.opened.iter_batches(self._rows_at_once(16), [self._number],
+                                                         names):
                 yield np.arange(start, start + batch.num_rows), batch
                 start += batch.num_rows
         if start != self._columns.num_rows:  # pyarrow stops where the shortest column ends
             raise FormatError("the pages of a column do not have as many rows as the footer says",
                               row_group=self._number)
+
+    def _rows_at_once(self, parts: int) -> int:
+        """Return the rows of a batch, of which a large row group has at least some parts."""
+        return max(_LEAST_ROWS, min(_BATCH_ROWS, self._columns.num_rows // parts))
 
     # --- the columns of the filters --------------------------------------------------------------
 
@@ -343,7 +347,7 @@ class _RowGroup:
         return self._possible(self._columns.bounds_say, self._within)
 
     def _rows_in(self, spans: Spans) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
-        for part in spans.parts(min(_BATCH_ROWS, max(self._columns.num_rows // 8, 1))):
+        for part in spans.parts(self._rows_at_once(8)):
             rows = part.rows()
             arrays = self._columns.rows_of(self._compared, rows)
             yield rows, pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -53,7 +52,7 @@ class RowGroupColumns:
         self._chunks: dict[str, list[ColumnChunk]] = {
             name: [self._group[leaf.ordinal] for leaf in file.leaves_by_name[name]]
             for name in names}
-        self._stored_bytes = {name: sum(chunk.pages[1] for chunk in chunks if chunk.pages)
+        self._stored_bytes = {name: sum(pages[1] for chunk in chunks if (pages := chunk.pages))
                               for name, chunks in self._chunks.items()}
         self._large = {name: None for name, size in self._stored_bytes.items()
                        if max(size, self.num_rows) >= least or name in compared}
@@ -228,7 +227,7 @@ class RowGroupColumns:
         return ranges
 
 
-def _may_have(one: ChunkPages, page: Page | None, has: Callable[[Any], bool]) -> bool:
+def _may_have(one: ChunkPages, page: Page | None, has: Callable[[bytes], bool]) -> bool:
     """Whether a page has what is searched for; True if that is not known."""
     plain = None if page is None else one.values(page)
     return plain is None or has(plain)

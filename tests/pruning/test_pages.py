@@ -9,6 +9,7 @@ from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.pruning.pages import Spans, pages_with, searched_bytes, spans_where
 from secure_bloom.pruning.predicates import Predicate
 from secure_bloom.sbbf.column_type import ColumnType
+from tests.support import examples
 
 
 @st.composite
@@ -20,6 +21,7 @@ def truths(draw, num_rows):
     return rows, np.array(may_hold)
 
 
+@examples(100)
 @given(st.data())
 def test_spans_have_exactly_the_rows_that_may_match(data):
     num_rows = data.draw(st.integers(1, 30))
@@ -41,6 +43,7 @@ def test_spans_have_exactly_the_rows_that_may_match(data):
     assert all(part.num_rows == size for part in parts[:-1])
 
 
+@examples(100)
 @given(st.data())
 def test_the_pages_of_spans_are_those_with_their_rows(data):
     num_rows = data.draw(st.integers(1, 30))

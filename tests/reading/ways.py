@@ -12,7 +12,7 @@ def by_pages():
     """A block in which row groups of any size are read by pages, however many rows match."""
     return mock.patch.multiple(matching_rows, _SMALL=0, _MANY_ROWS=2, _MOST_ROWS=2, _MOST_BYTES=2,
                                _SMALL_COLUMN=0, _SMALL_COLUMN_FAR_AWAY=0, _MOST_INDEX=1e9,
-                               _MOST_PREDICATES=1e9)
+                               _MOST_PREDICATES=1e9, _LEAST_ROWS=500)
 
 
 def with_ranges():
