@@ -68,7 +68,7 @@ def vault(certificate):
 
 
 def client(server, **options) -> AzureKms:
-    return AzureKms(server.url, **{"timeout": 2, "attempts": 3, **options})
+    return AzureKms(server.url, **{"timeout": 60, "attempts": 3, **options})
 
 
 class Credential:

@@ -63,7 +63,7 @@ def cloud(account):
 
 
 def client(server, **options) -> GcpKms:
-    return GcpKms(KEY_RING, endpoint_url=server.url, **{"timeout": 2, "attempts": 3, **options})
+    return GcpKms(KEY_RING, endpoint_url=server.url, **{"timeout": 60, "attempts": 3, **options})
 
 
 # --- what it is for ------------------------------------------------------------------------------

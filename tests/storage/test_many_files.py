@@ -5,7 +5,6 @@ import copy
 import pickle
 import signal
 import threading
-import time
 from dataclasses import dataclass, field
 
 import pytest
@@ -120,20 +119,25 @@ def test_a_file_that_has_begun_is_completed_when_it_stops():
 
 
 @pytest.fixture
-def interruptible():
-    """A process in the background of a shell ignores SIGINT."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
+def interrupted():
+    """Set once SIGINT has come; a process in the background of a shell ignores it."""
+    event = threading.Event()
+
+    def interrupt(*_):
+        event.set()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    yield event
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.usefixtures("interruptible")
-def test_an_interruption_has_the_result_and_is_a_keyboard_interrupt():
+def test_an_interruption_has_the_result_and_is_a_keyboard_interrupt(interrupted):
     def work(path, advance):
         if path == "002":
             _thread.interrupt_main()
         if path > "002":
-            time.sleep(0.01)
+            assert interrupted.wait(60)
         return path
 
     found = ended(KeyboardInterrupt, work)
