@@ -1,6 +1,6 @@
 """Run the benchmarks.
 
-    python -m benchmarks [NAME ...] [--scale S] [--rounds N] [--json FILE] [--docs]
+    python -m benchmarks [NAME ...] [--scale S] [--rounds N] [--large] [--json FILE] [--docs]
 
 Without names, all benchmarks run, one after the other, in some 20 minutes. ``--docs`` writes their
 tables to ``docs/performance.md`` and draws its charts, which requires matplotlib.
@@ -57,6 +57,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--scale", type=float, default=1.0, help="share of the full sizes")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--large", action="store_true",
+                        help="encrypt: 10 files of 1 GB, too, which needs 20 GB of disk")
     parser.add_argument("--json", type=Path, help="write all results to this file, too")
     parser.add_argument("--docs", action="store_true", help="bring docs/performance.md up to date")
     arguments = parser.parse_args()
@@ -69,7 +71,8 @@ def _arguments() -> argparse.Namespace:
 def _run(name: str, arguments: argparse.Namespace) -> Section:
     module = importlib.import_module(f"benchmarks.{name}")
     with tempfile.TemporaryDirectory() as folder:
-        return module.run(Plan(Path(folder), arguments.rounds, arguments.scale))
+        return module.run(Plan(Path(folder), arguments.rounds, arguments.scale,
+                               arguments.large))
 
 
 def machine() -> dict[str, str]:

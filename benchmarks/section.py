@@ -19,11 +19,14 @@ class Plan:
         Number of rounds for each contestant.
     scale : float
         1 for the figures in the documentation; less for a quick run.
+    large : bool
+        Whether files of several GB are measured, too.
     """
 
     folder: Path
     rounds: int = 5
     scale: float = 1.0
+    large: bool = False
 
     def size(self, full: int, least: int = 1) -> int:
         """Scale a number of rows, files or rounds."""

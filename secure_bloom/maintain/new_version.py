@@ -55,6 +55,7 @@ class NewVersion(ABC):
         self._footer = Footer(file.stored_footer, file.magic, file.keys, start=file.footer.start)
         self._may_have_extensions = self._footer.may_have_extensions
         self._chunks: list[NewChunk] = []
+        self._has_indexes = False  # later, chunks would be decoded again for that
         self._position = 0
         self.filters = FilterTotals()
 
@@ -126,10 +127,10 @@ class NewVersion(ABC):
             done += group.num_bytes  # before it gets those of the new version
             yield from self._row_group(group, number, shared)
             self._advance(done / size)
-        for one in self._chunks:
+        for one in self._chunks if self._has_indexes else ():
             if one.chunk.column_index is not None:
                 yield from self._placed(one.chunk, one.column_index(), set_column_index)
-        for one in self._chunks:
+        for one in self._chunks if self._has_indexes else ():
             if one.chunk.offset_index is not None:
                 yield from self._placed(one.chunk, one.offset_index(), set_offset_index)
         self._footer.keep_row_groups(kept)
@@ -169,6 +170,8 @@ class NewVersion(ABC):
                                         totals.plain + (not is_encrypted), totals.bytes + size)
         else:
             one.chunk.remove_bloom_filter()
+        self._has_indexes |= one.chunk.column_index is not None \
+            or one.chunk.offset_index is not None
         one.chunk.finish()
 
 

@@ -100,6 +100,8 @@ def encrypt(path: FilePath, keys: Keys = None, *,
         If neither ``encryption`` nor a policy is given, or ``keys`` cannot wrap.
     UnsupportedError
         If the files belong to a table of Delta Lake, Iceberg or Hudi, which records their sizes.
+    ArgumentError
+        If ``output`` is within the folder, or on another filesystem.
     PolicyError
         If the policy is not valid.
     KeyRetrievalError
@@ -193,7 +195,7 @@ def reencrypt(path: FilePath, keys: Keys = None, *,
         If ``master_keys`` is given with ``encryption`` or ``policy``, or ``journal`` with
         ``output``.
     ArgumentError
-        If ``journal`` is another file.
+        If ``journal`` is another file, or for ``output`` as above.
     KeyNotFoundError
         If no file uses a master key that is to be replaced, or the one that replaces it.
 
@@ -278,7 +280,7 @@ def decrypt(path: FilePath, keys: Keys = None, *, plaintext: bool = False,
 
     Raises
     ------
-    FileNotFoundError, UnsupportedError, KeyRetrievalError
+    FileNotFoundError, UnsupportedError, ArgumentError, KeyRetrievalError
         As for :func:`encrypt`.
     TypeError
         If ``plaintext`` is not True.

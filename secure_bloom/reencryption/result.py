@@ -56,8 +56,11 @@ class ReencryptResult(ChangeResult):
     Attributes
     ----------
     changed : list of ReencryptedFile
-    unchanged, failed, dry_run
+    unchanged, dry_run
         See :class:`ChangeResult`.
+    failed : dict of str to str
+        Files that could not be changed, and why. They are unmodified. Also folders of indexes that
+        could not be made anew.
     unused_master_keys : list of str
         Master keys of the old files that no file has any more, as far as this operation saw:
         unless copies or other tables need them, they may be destroyed. Empty if a file failed, or

@@ -75,6 +75,8 @@ def encrypt(spark: SparkSession, path: FilePath, *, keys: Keyring | FilePath | N
         If neither ``encryption`` nor a policy is given, or there are no keys.
     UnsupportedError
         If the files belong to a table of Delta Lake, Iceberg or Hudi, which records their sizes.
+    ArgumentError
+        If ``output`` is within the folder.
     PolicyError
         If the policy is not valid.
     pyspark.errors.PySparkException

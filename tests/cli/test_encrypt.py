@@ -166,3 +166,8 @@ def test_what_was_done_is_shown_if_the_audit_is_interrupted(lake, monkeypatch):
     monkeypatch.setattr("secure_bloom.auditing.audit.audit", interrupted)
     assert "2 files" in run("encrypt", "lake", "--policy", "policy.toml", code=130)
     assert secure_bloom.ParquetFile("lake/0.parquet", "keys.json").footer.is_encrypted
+
+
+def test_an_output_folder_that_is_not_possible_is_a_wrong_usage(lake):
+    assert "another folder" in run("encrypt", "lake", "--policy", "policy.toml", "--output",
+                                   "lake/new", code=2)

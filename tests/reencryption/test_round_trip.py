@@ -202,8 +202,9 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
     (lake / "a.parquet").write_bytes(old)  # put back
     [again] = secure_bloom.reencrypt(lake, KMS, journal=journal).changed
     assert again.file.endswith("a.parquet") and journal.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(ArgumentError, match="not a journal"):
-        secure_bloom.reencrypt(lake, KMS, journal=lake / "a.parquet")
+    for other in (lake / "a.parquet", "/dev/null"):
+        with pytest.raises(ArgumentError, match="not a journal"):
+            secure_bloom.reencrypt(lake, KMS, journal=other)
     with pytest.raises(TypeError, match="a journal cannot"):  # the old files stay
         secure_bloom.reencrypt(lake, KMS, journal=journal, output=tmp_path / "new")
 

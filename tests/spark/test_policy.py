@@ -3,6 +3,7 @@
 import os
 import pickle
 import uuid
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -330,6 +331,17 @@ def test_what_the_policy_requires_is_required_in_each_file(spark, tmp_path, keyr
     (folder / "a.parquet").unlink()
     refused(lambda: read(spark, folder, **keys, **policy(), **{"require.encryption": "false"}),
             "column ssn", "(policy: 'ssn' in columns)")
+
+
+def test_plaintext_files_are_accepted_for_a_time(spark, tmp_path, keyring, keys, policy):
+    folder, now = tmp_path / "t", datetime.now(UTC).date()
+    put(folder / "a.parquet", keyring, {"pii": ["ssn"]})
+    (folder / "b.parquet").write_bytes(plaintext_file(TABLE, []))
+    given = policy(accept_plaintext_until=now + timedelta(1))
+    assert read(spark, folder, **keys, **given).count() == 4
+    assert read(spark, folder, **keys, **given, mergeSchema="true").count() == 4
+    given = policy(accept_plaintext_until=now - timedelta(2))
+    refused(read(spark, folder, **keys, **given).collect, "b.parquet", "not encrypted")
 
 
 @sweep_where(lambda schema: schema is not None)
