@@ -212,8 +212,15 @@ def read_stream(spark: SparkSession, path: FilePath, *, schema: StructType | str
         The folder.
     schema : StructType or str, optional
         The columns. Default: those of a file that is there when the query starts.
-    keys, filters, policy
-        As for :func:`read`.
+    keys : str, path or Keyring, optional
+        The path of a keyring, or the URI of a KMS, which the workers need as well. Default: the
+        environment of this process when ``register`` was called.
+    filters : list of tuple, optional
+        Only rows for which all of these hold: ``(column, op, value)``, with the operators of
+        :func:`read`.
+    policy : Policy, str or path, optional
+        What must be encrypted in each file, otherwise the query ends: a policy, or the path or URI
+        of its file, which Spark's driver reads.
     **options
         Further options of the data source, such as ``maxFilesPerTrigger``. With Spark Connect,
         ``checkpointLocation`` is needed here, too. The table in the page "The Spark data source"

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from secure_bloom import Policy, attach, erase, write_dataset
+from secure_bloom import Policy, attach, encrypt, erase, write_dataset
 from secure_bloom.errors import (
     AuthenticationError,
     ChangedMeanwhileError,
@@ -18,6 +18,7 @@ from secure_bloom.errors import (
     OptionError,
     UnsupportedError,
 )
+from secure_bloom.keys import rotate_master_keys
 from secure_bloom.spark.reading import seen_files
 from secure_bloom.spark.source import SecureParquet
 
@@ -145,6 +146,20 @@ def test_replaced_files_are_not_delivered_again(table, query, tmp_path):
     add(table, 4)
     query.start()
     assert query.rest() == [[4]]
+
+
+def test_existing_files_that_are_encrypted_and_rotated(table, query, keyring):
+    assert query.rest() == [[1]]
+    policy = Policy(footer_key="footer", columns={"id": "pii"})
+    for number, change in enumerate([
+            lambda: encrypt(table, policy=policy, keys=keyring),
+            lambda: rotate_master_keys(table, keyring, old="pii", new="money")], start=2):
+        change()
+        query.options["keys"] = str(keyring.path)
+        query.start()
+        assert query.rest() == []
+        add(table, number, keys=keyring, policy=policy)
+        assert query.rest() == [[number]]
 
 
 @pytest.mark.parametrize("restarted", [False, True])

@@ -110,6 +110,12 @@ class Folder:
         mtime_ns = None if found.mtime_ns < 0 else found.mtime_ns
         return DataFile(info.path, found.size, values, mtime_ns, tag=found.tag)
 
+    def listed_again(self, file: DataFile) -> DataFile | None:
+        """Return the version of a file that is there now, under the same name; None: there is none.
+        """
+        info = self.filesystem.get_file_info(file.path)
+        return self._listed(info, file.partition) if info.is_file else None
+
     def keys(self) -> CachedKms | NoKeys:
         """Return the KMS client of this process; NO_KEYS if no KMS was named."""
         return client_or_no_keys(self._kms)

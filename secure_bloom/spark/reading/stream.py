@@ -79,7 +79,8 @@ class BatchReader(SecureParquetReader):
 
         A part of a file cannot be read from another version: its row groups may be others.
         """
-        file = _Files(self._folder).by_identity.get(identity(_name(self._folder, part.file)))
+        file = self._folder.listed_again(part.file) \
+            or _Files(self._folder).by_identity.get(identity(_name(self._folder, part.file)))
         if file is None:
             self.miss(part.file.path)
             return None
