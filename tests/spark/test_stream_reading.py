@@ -4,6 +4,8 @@ import json
 import os
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +16,7 @@ from secure_bloom import Policy, attach, encrypt, erase, write_dataset
 from secure_bloom.errors import (
     AuthenticationError,
     ChangedMeanwhileError,
+    CommitError,
     FormatError,
     OptionError,
     UnsupportedError,
@@ -351,3 +354,54 @@ def test_a_pipe_in_the_place_of_a_file(table, query):
     os.mkfifo(new)
     with pytest.raises((ChangedMeanwhileError, UnsupportedError)):
         read(query.reader, tasks)
+
+
+# --- everything at once --------------------------------------------------------------------------
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", range(3))
+def test_a_query_that_dies_while_files_are_added_and_replaced(table, query, monkeypatch, seed):
+    monkeypatch.setattr(seen_files, "_SNAPSHOT_EVERY", 5)
+    monkeypatch.setattr(seen_files, "_KEPT", 10)
+    chance, erased, got, is_planned = random.Random(seed), set(), [], False
+    query.options["maxfilespertrigger"] = str(chance.randint(1, 5))
+    query.start()
+
+    def write():
+        for start in range(2, 122, 4):
+            add(table, *range(start, start + 4), max_rows_per_file=2)
+
+    def replace():
+        for value in range(5, 100, 10):
+            with suppress(ChangedMeanwhileError, FileNotFoundError, CommitError):
+                for path in chance.choices(files(table), k=3):
+                    attach(path, {"id": {"fpp": chance.choice([0.01, 0.1])}})
+            with suppress(ChangedMeanwhileError, CommitError):
+                erase(table, "id", [value], keys=None, max_share=1)
+                erased.add(value)
+
+    with ThreadPoolExecutor() as pool:
+        changes = [pool.submit(write), pool.submit(replace)]
+        while True:
+            is_last = all(change.done() for change in changes)
+            if chance.random() < 0.3:
+                query.start()
+            if not is_planned:
+                limit = query.reader.getDefaultReadLimit()
+                position = stored(query.reader.latestOffset(query.positions[-1], limit))
+                if position == query.positions[-1]:
+                    if is_last:
+                        break
+                    continue
+                if chance.random() < 0.3:  # Spark has not stored it
+                    continue
+                query.positions.append(position)
+                is_planned = True
+            rows = query.repeat()
+            if chance.random() < 0.7:  # otherwise, it died before the sink had them
+                got += rows
+                is_planned = False
+        for change in changes:
+            change.result()
+    assert len(got) == len(set(got))
+    assert set(range(1, 122)) - erased <= set(got)

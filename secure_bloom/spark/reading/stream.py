@@ -34,6 +34,7 @@ else:
         SupportsTriggerAvailableNow = object
 
 Offset = dict[str, Any]
+_TRIES = 10  # to open a file that is replaced again and again
 
 
 class _Files:
@@ -61,15 +62,18 @@ class BatchReader(SecureParquetReader):
 
     def _read_range(self, part: FileRange, places: dict[str, int],
                     report: TaskReport) -> Iterator[pa.RecordBatch]:
-        batches = super()._read_range(part, places, report)
-        try:
-            first = next(batches, None)
-        except ChangedMeanwhileError:
-            renewed = self._renewed(part)
-            if renewed is None:
+        current: FileRange | None = part
+        for attempt in range(_TRIES):
+            if current is None:
                 return
-            batches = super()._read_range(renewed, places, report)
-            first = next(batches, None)
+            batches = super()._read_range(current, places, report)
+            try:
+                first = next(batches, None)
+                break
+            except ChangedMeanwhileError:
+                if attempt == _TRIES - 1:
+                    raise
+                current = self._renewed(current)
         if first is not None:
             yield first
             yield from batches
