@@ -68,6 +68,10 @@ class FileAccess(NamedTuple):
         return cls(filesystem, keys, checks, with_source, on_missing_key, Cache(_FOOTER_BYTES),
                    Cache(_FILTER_BYTES), indexes)
 
+    def keep(self, path: str, file: OpenFile) -> None:
+        """Keep what was parsed of a file."""
+        self.footers.put(path, file, len(file.stored_footer))
+
 
 class DatasetFile:
     """A file of a data set, closed. Its schema stays the same, whatever version it has.
@@ -105,7 +109,7 @@ class DatasetFile:
 
     def _look(self, look: Callable[[OpenedFile], bool] | None) -> None:
         with ExitStack() as stack:
-            opened = self._open()
+            opened = self._open(keep=look is None)
             stack.callback(opened.close)
             self.num_rows = opened.file.num_rows
             if self.access.indexes is not None:
@@ -113,9 +117,13 @@ class DatasetFile:
                 self._identified = opened.file.version
             if self.access.on_missing_key == "null":
                 self.maskable = opened.file.maskable_columns
-            if look is not None and look(opened):
+            if look is None:
+                return
+            if look(opened):
                 self._kept = opened
                 stack.pop_all()
+            if self.row_groups != []:  # otherwise it is not opened again
+                self.access.keep(self.path, opened.file)
 
     @property
     def schema(self) -> pa.Schema:
@@ -179,7 +187,8 @@ class DatasetFile:
         finally:
             opened.close()
 
-    def _open(self) -> OpenedFile:
+    def _open(self, *, keep: bool = True) -> OpenedFile:
+        """Open the file; with ``keep``, what is read of it is kept for the next time."""
         known = self.access.footers.get(self.path)
         try:
             source = self._source(known)
@@ -193,7 +202,7 @@ class DatasetFile:
                 raise OutdatedError("the file was replaced after its row groups were chosen; start "
                                     "again with the data set", file=self.path)
             if known is None or source.version is None or known.version != source.version:
-                opened = OpenedFile(self, self._parsed(source), source)
+                opened = OpenedFile(self, self._parsed(source, keep), source)
             else:
                 opened = OpenedFile(self, known.reopened(source), source)
         except BaseException:
@@ -210,16 +219,18 @@ class DatasetFile:
             return UnopenedSource(filesystem, self.path, known.version)
         return Source(self.path, filesystem)
 
-    def _parsed(self, source: Source) -> OpenFile:
+    def _parsed(self, source: Source, keep: bool) -> OpenFile:
         access = self.access
         file = OpenFile(source, access.keys, require_encryption=access.checks,
-                        on_missing_key=access.on_missing_key, filter_cache=access.filters)
+                        on_missing_key=access.on_missing_key,
+                        filter_cache=access.filters if keep else None)
         if self._schema is None:
             self._schema = file.schema
         elif not self._schema.equals(file.schema, check_metadata=True):
             raise OutdatedError("the file was replaced by one with another schema after the data "
                                 "set was opened; open the data set again", file=self.path)
-        access.footers.put(self.path, file, len(file.stored_footer))
+        if keep:
+            access.keep(self.path, file)
         return file
 
 
