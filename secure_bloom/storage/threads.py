@@ -18,6 +18,8 @@ if sys.platform == "linux":
 _WAITING = 4  # queued tasks per thread
 _WAITS = 0.02  # seconds; less says nothing
 _MUCH = 0.001  # seconds of work on a file: reading and decrypting large filters, without the GIL
+_MUCH_TO_CHANGE = 0.005  # seconds likewise where a small file takes one or two, with the GIL
+_LONG = 0.05  # seconds after which a file is not small
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -28,10 +30,20 @@ def in_threads(work: Callable[[Item], Outcome], items: Iterable[Item],
     """Yield the result of a function for each item, in order of completion.
 
     After the first error no further task is started; it is raised when the running ones have ended.
+    One thread works as long as others would hardly save time: that is soon known.
     """
+    items, pace = iter(items), _Pace(_MUCH_TO_CHANGE)
+    started: list[Future[Outcome]] = []
     with ThreadPoolExecutor(threads) as pool:
+        for item in items:
+            started = [pool.submit(pace.measured, work, item)]
+            if wait(started, _LONG).not_done:
+                break
+            yield started.pop().result()
+            if pace.needs_help:
+                break
         yield from _outcomes(pool, work, items, _WAITING * threads, lambda tasks: wait(
-            tasks, return_when=FIRST_COMPLETED).done)
+            tasks, return_when=FIRST_COMPLETED).done, started)
 
 
 def in_order(pool: Executor, work: Callable[[Item], Outcome], items: Iterable[Item],
@@ -47,21 +59,40 @@ def in_order(pool: Executor, work: Callable[[Item], Outcome], items: Iterable[It
 
 
 def _in_this_thread(work: Callable[[Item], Outcome], items: Iterator[Item]) -> Iterator[Outcome]:
-    """Yield results until this thread has waited twice as long as it has worked.
+    """Yield results until other threads would save time."""
+    pace = _Pace(_MUCH)
+    for item in items:
+        yield pace.measured(work, item)
+        if pace.needs_help:
+            return
 
-    Also until a file has turned out to be much work, which other threads can share.
+
+class _Pace:
+    """Whether work that a single thread has done so far would take less time in several.
+
+    That is so once it has waited twice as long as it has worked, or if an item has turned out to be
+    more work than ``much`` seconds, of which a large part does not need the GIL.
     """
-    worked = waited = 0.0
-    for number, item in enumerate(items, 1):
+
+    def __init__(self, much: float):
+        self._much, self._number, self._worked, self._waited = much, 0, 0.0, 0.0
+
+    def measured(self, work: Callable[[Item], Outcome], item: Item) -> Outcome:
+        """Return the result for an item."""
         began, began_work, waits = time.perf_counter(), time.thread_time(), _waits()
         result = work(item)
-        worked_now = time.thread_time() - began_work
-        worked += worked_now
+        worked = time.thread_time() - began_work
         if _waits() != waits:  # otherwise it only had no core for a while
-            waited += time.perf_counter() - began - worked_now
-        yield result
-        if waited > max(_WAITS, 2 * worked) or worked > max(_WAITS, number * _MUCH):
-            return
+            self._waited += time.perf_counter() - began - worked
+        self._worked += worked
+        self._number += 1
+        return result
+
+    @property
+    def needs_help(self) -> bool:
+        """Whether other threads would save time."""
+        return self._waited > max(_WAITS, 2 * self._worked) \
+            or self._worked > max(_WAITS, self._number * self._much)
 
 
 def _waits() -> float:
@@ -75,14 +106,15 @@ def _waits() -> float:
 
 
 def _outcomes(pool: Executor, work: Callable[[Item], Outcome], items: Iterable[Item], ahead: int,
-              choose: Callable[[list[Future[Outcome]]], Iterable[Future[Outcome]]]) \
-        -> Iterator[Outcome]:
+              choose: Callable[[list[Future[Outcome]]], Iterable[Future[Outcome]]],
+              started: Iterable[Future[Outcome]] = ()) -> Iterator[Outcome]:
     """Yield the results of the tasks that are chosen next, from those that were submitted.
 
     Items are submitted gradually: a million queued tasks would take more than a gigabyte.
+    ``started`` are tasks before them.
     """
     items = iter(items)
-    tasks: list[Future[Outcome]] = []
+    tasks = list(started)
     try:
         while True:
             tasks += [pool.submit(work, item) for item in islice(items, ahead - len(tasks))]

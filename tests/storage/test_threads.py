@@ -1,6 +1,7 @@
 """Work on many items, in the calling thread or in others."""
 
 import threading
+from itertools import islice
 
 import pytest
 
@@ -60,6 +61,35 @@ def test_an_error_comes_through_and_ends_the_work():
     with LocalThreads(1) as pool, pytest.raises(ValueError, match="no"):
         list(in_order(pool, work, range(4)))
     assert done == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("works", "waits", "alone"), [
+    (0.004, 0, 20), (0.004, 0.007, 20), (0.004, 0.009, 3), (0.006, 0, 4)])
+def test_small_files_are_changed_by_one_thread_unless_it_waits(monkeypatch, works, waits, alone):
+    clocks, asked = Clocks(works, waits), []
+    monkeypatch.setattr(threads, "time", clocks)
+    monkeypatch.setattr(threads, "_waits", clocks.perf_counter)
+    monkeypatch.setattr(threads, "_LONG", 60)
+    results = in_threads(clocks.work, (asked.append(number) or number for number in range(20)), 2)
+    for done in range(1, alone + 1):
+        next(results)
+        assert len(asked) == done
+    rest = list(islice(results, 1))
+    assert len(asked) > alone + 1 or not rest
+    assert len([*rest, *results]) == 20 - alone
+
+
+def test_other_threads_start_while_the_first_file_takes_long():
+    second = threading.Event()
+
+    def work(number: int) -> int:
+        if number == 0:
+            assert second.wait(60)
+        else:
+            second.set()
+        return number
+
+    assert sorted(in_threads(work, range(5), 2)) == [0, 1, 2, 3, 4]
 
 
 def test_only_a_few_tasks_wait_at_a_time():
