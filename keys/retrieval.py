@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeAlias, TypeGuard, runtime_checkable
+from typing import Protocol, TypeAlias, TypeGuard
 
 from secure_bloom.crypto.aes_gcm import KEY_SIZES
 from secure_bloom.crypto.key_retriever import KeyRetriever
@@ -17,7 +17,6 @@ from secure_bloom.keys.material import KeyMaterial, find_material
 from secure_bloom.keys.uri import absolute_uri, has_scheme, keyring_uri
 
 
-@runtime_checkable
 class KeysByFile(Protocol):
     """Data keys that each file has of its own, such as :class:`~.IcebergKeys`."""
 
@@ -62,7 +61,7 @@ def _opened(keys: Keys) -> OpenKeys:
                              "KMS, not an empty string")
         return cached_client(absolute_uri(keys) if isinstance(keys, str) and has_scheme(keys)
                              else keyring_uri(os.fsdecode(name)))
-    if isinstance(keys, NoKeys | KeysByFile) or is_explicit(keys):
+    if isinstance(keys, NoKeys) or is_by_file(keys) or is_explicit(keys):
         return keys
     if can_unwrap(keys):
         return cached(keys)
@@ -85,6 +84,11 @@ def open_client(keys: Keys, *, to_wrap: bool = False) -> CachedKms:
     raise TypeError(f"keys must be a KmsClient {'that wraps keys, ' if to_wrap else ''}such as "
                     "secure_bloom.keys.Keyring, the path of a keyring, or the URI of a KMS, not "
                     f"{type(keys).__name__}")
+
+
+def is_by_file(keys: object) -> TypeGuard[KeysByFile]:
+    """Whether each file has data keys of its own; a check of the protocol itself is slow."""
+    return hasattr(keys, "of_file")
 
 
 def is_explicit(keys: object) -> TypeGuard[KeyRetriever]:
@@ -239,4 +243,7 @@ def key_retriever(keys: Keys, read_external: Callable[[], Mapping[str, str]] = _
         return KmsKeys(found, read_external)
     if isinstance(found, NoKeys):
         return None
-    return found.of_file(path) if isinstance(found, KeysByFile) else found
+    if is_by_file(found):
+        return found.of_file(path)
+    assert is_explicit(found)
+    return found

@@ -247,16 +247,15 @@ class Footer(Summarized):
         for element in elements:
             for field_id in _ANNOTATIONS if element.get(_PHYSICAL_TYPE) is not None else ():
                 element.remove(field_id)
-        self._file_meta.set(_SCHEMA, thrift.LIST, elements)
+        raw = thrift.encode(Struct([[_SCHEMA, thrift.LIST, elements]]))[1:-1]
+        self._file_meta.set(_SCHEMA, thrift.LIST, raw)
         self._file_meta.remove(_KEY_VALUE_METADATA)  # may have a schema of Arrow
 
     def schema_file(self) -> bytes:
         """Return a plaintext Parquet file with this schema and no rows; equal for equal schemas."""
-        meta = Struct([field for field in self._file_meta.fields if field[0] in _OF_SCHEMA])
-        meta.set_int(_NUM_ROWS, thrift.I64, 0)
-        meta.set(_ROW_GROUPS, thrift.LIST, [])
-        content = thrift.encode(meta)
-        return MAGIC + content + len(content).to_bytes(4, "little") + MAGIC
+        fields = tuple(tuple(field) for field in self._file_meta.fields if field[0] in _OF_SCHEMA)
+        is_small = sum(len(value) for *_, value in fields) <= thrift.MAX_REMEMBERED
+        return (_schema_file if is_small else _schema_file.__wrapped__)(fields)
 
     def set_footer_key_metadata(self, key_metadata: bytes) -> None:
         """Replace the file's metadata for its footer key."""
@@ -355,6 +354,16 @@ def _schema_columns(raw: bytes) -> _Schema:
     with thrift.no_garbage_collection():
         elements = thrift.each(schema, _SCHEMA, SCHEMA_ELEMENT_LAYOUT)
         return _Schema(leaf_columns(elements, len(raw)), raw)
+
+
+@lru_cache(maxsize=8)
+def _schema_file(fields: tuple[tuple[int, int, bytes], ...]) -> bytes:
+    """Return the file that :meth:`Footer.schema_file` does; cached, as :func:`_schema_columns`."""
+    meta = Struct([list(field) for field in fields])
+    meta.set_int(_NUM_ROWS, thrift.I64, 0)
+    meta.set(_ROW_GROUPS, thrift.LIST, [])
+    content = thrift.encode(meta)
+    return MAGIC + content + len(content).to_bytes(4, "little") + MAGIC
 
 
 def encrypted_footer_key_metadata(content: bytes) -> bytes | None:

@@ -25,6 +25,7 @@ _NUM_BYTES = 1
 _UNIONS = {2: "algorithm", 3: "hash", 4: "compression"}
 
 
+@lru_cache(maxsize=64)
 def encode_header(num_bytes: int) -> bytes:
     """Return the header of a bitset of ``num_bytes`` bytes: split-block, XXH64, uncompressed."""
     first_member: strict_thrift.Fields = {1: {}}

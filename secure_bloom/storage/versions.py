@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -76,7 +77,7 @@ class VersionedFile:
         self.filesystem, self.path, self.version = filesystem, path, version
         self._last_read = self._last_checked = object()
 
-    @property
+    @cached_property
     def base_path(self) -> str | None:
         """The path in the base filesystem, if the filesystem is a subtree."""
         if self.filesystem is None or self.path is None:
