@@ -236,13 +236,17 @@ class SplitBlockBloomFilter(Summarized):
 
     def _fold_to(self, fpp: float) -> SplitBlockBloomFilter:
         check_fpp(fpp)
-        best = self
-        while best.num_blocks % 2 == 0:
-            smaller = best.fold()
-            if smaller.expected_fpp() > fpp:
+        words = self._words
+        while len(words) % 2 == 0:
+            smaller = words[0::2] | words[1::2]
+            if _expected_fpp(smaller) > fpp:
                 break
-            best = smaller
-        return best
+            words = smaller
+        if words is self._words:
+            return self
+        folded = type(self)(len(words), column_type=self.column_type)
+        folded._words[:] = words
+        return folded
 
     def expected_fpp(self) -> float:
         """Return the probability of a false positive for a random value, from the bits set.
@@ -250,11 +254,7 @@ class SplitBlockBloomFilter(Summarized):
         A false positive needs, in one block, the bit of each word: the mean over the blocks of the
         product of the fill ratios of the 8 words.
         """
-        ones = np.bitwise_count(self._words)
-        product = np.ones(self.num_blocks)  # of integers up to 32^8, so exact
-        for word in range(WORDS_PER_BLOCK):
-            product *= ones[:, word]
-        return float(product.mean()) / 32.0**WORDS_PER_BLOCK
+        return _expected_fpp(self._words)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SplitBlockBloomFilter):
@@ -266,6 +266,15 @@ class SplitBlockBloomFilter(Summarized):
     def _headline(self) -> str:
         kind = f", {self.column_type}" if self.column_type else ""
         return f"{self.num_blocks} blocks, {self.num_bytes} bytes{kind}"
+
+
+def _expected_fpp(words: np.ndarray) -> float:
+    """See :meth:`SplitBlockBloomFilter.expected_fpp`."""
+    ones = np.bitwise_count(words)
+    product = np.ones(len(words))  # of integers up to 32^8, so exact
+    for word in range(WORDS_PER_BLOCK):
+        product *= ones[:, word]
+    return float(product.mean()) / 32.0**WORDS_PER_BLOCK
 
 
 def _no_bits(num_blocks: int) -> np.ndarray:
