@@ -35,6 +35,7 @@ from secure_bloom.storage.small_files import open_small, read_constant
 INDEX = "_index"
 MANIFEST = ".manifest"  #: suffix of manifests
 _VERSION = re.compile(rf"(\d{{12}}){re.escape(MANIFEST)}")
+_LAST = 10**12 - 1  # version
 _CLOCK = "clock-"
 _OWN = re.compile(rf"{_VERSION.pattern}|{_CLOCK}[0-9a-f]{{32}}"
                   rf"|[0-9a-f]{{32}}({re.escape(SUFFIX)}|{re.escape(PART_SUFFIX)})")
@@ -143,6 +144,10 @@ class IndexFolder:
 
         Raises FileExistsError if another writer has stored one with this version.
         """
+        if manifest.version > _LAST:  # it would not be found
+            raise FormatError("the newest manifest has the highest version that its name can have, "
+                              "which somebody must have put there: delete the index",
+                              file=self.path, column=self.column)
         self._make()
         path, data = self.manifest_path(manifest.version), manifest.to_bytes()
         if len(data) > MAX_MANIFEST:

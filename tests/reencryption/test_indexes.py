@@ -65,7 +65,7 @@ class Beside(Acts):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.sweep)])
 def test_an_update_does_not_bring_an_open_index_back(make_lake, tmp_path, monkeypatch, every):
     """It has read the old manifest when the table is encrypted, between any two of its steps."""
     outcomes = set()
@@ -105,6 +105,18 @@ def test_an_index_that_cannot_be_replaced_is_a_failure(make_lake, monkeypatch):
     check_only_new(lake, "kc1", covered=2 - 2)
     assert reencrypt(lake, KMS, master_keys={"kc1": "kc2"}).ok
     check_only_new(lake, "kc2", covered=2)
+
+
+def test_a_version_that_has_no_successor(make_lake):
+    """Somebody has put it there: else the new index would seem to be there, and be hidden."""
+    lake = make_lake()
+    before = {path.name for path in (lake / "_index" / "a").iterdir()} | {"999999999999.manifest"}
+    manifest = folder_of(lake, "a").open_newest(None)
+    (lake / "_index" / "a" / "999999999999.manifest").write_bytes(
+        manifest.next(manifest.body, 10**12 - 1).to_bytes())
+    [message] = encrypt(lake, KMS, encryption=COLUMN).failed.values()
+    assert "delete the index" in message
+    assert {path.name for path in (lake / "_index" / "a").iterdir()} == before
 
 
 def test_one_file_of_a_table_may_be_opened(make_lake):
