@@ -10,12 +10,16 @@ import pytest
 import secure_bloom
 from secure_bloom.datasets import folder as reading
 from secure_bloom.datasets import scan
+from secure_bloom.datasets.dataset_file import OpenedFile
+from secure_bloom.datasets.opening import open_files
+from secure_bloom.datasets.sources import find_files
 from secure_bloom.errors import (
     AuthenticationError,
     FormatError,
     UnknownColumnError,
     UnsupportedError,
 )
+from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.reading import row_groups
 from secure_bloom.reading.row_groups import prune_row_groups
 from secure_bloom.storage.visibility import data_files
@@ -82,6 +86,22 @@ def test_rows_come_in_the_order_of_the_files(tmp_path, files):
     found = secure_bloom.read_table(tmp_path, filters=[("id", "in", [5, 7])])
     assert found.to_pydict() == {"id": [5, 7] * files,
                                  "file": [number for number in range(files) for _ in range(2)]}
+
+
+def test_nothing_is_kept_of_a_file_without_matching_rows(tmp_path):
+    """Of thousands, the garbage collector would look at it again and again."""
+    for number in range(3):
+        people(tmp_path, f"{number}.parquet")
+
+    def look(opened: OpenedFile) -> bool:
+        assert opened.file.might_contain("id", [5]).all()  # which reads the filter
+        opened.dataset_file.row_groups = None if opened.file.name.endswith("1.parquet") else []
+        return False
+
+    files, view = open_files(find_files(tmp_path, None), NO_KEYS, None, look=look)
+    kept = [view.access.footers.get(file.path) is not None for file in files]
+    assert kept == [False, True, False]
+    assert view.access.filters._size == 0
 
 
 def test_rows_are_read_with_the_schema_of_all_files(tmp_path):
