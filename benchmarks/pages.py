@@ -1,8 +1,9 @@
 """Rows that match a filter, read by pages: against whole row groups, and against plaintext files.
 
 The file has one row group of a million rows and 20 columns, encrypted, with a page index. Whole row
-groups are what pyarrow reads for the same filter. DuckDB and Polars read a plaintext copy, with
-Bloom filters. All files are in the page cache. Times are CPU time where that is said.
+groups are what pyarrow reads for the same filter. DuckDB, Polars, Spark's own reader and arrow-rs,
+which is a small program that Cargo compiles, read a plaintext copy with Bloom filters and page
+indexes. All files are in the page cache. Times are CPU time where that is said.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,15 @@ import pyarrow.fs as pa_fs
 
 import secure_bloom
 from benchmarks.compare import Comparison, compare, table
+from benchmarks.local_spark import session
 from benchmarks.section import Plan, Section
 from benchmarks.slow_store import SlowStore
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.reading import matching_rows
+from tests.peers import arrow_rs
+from tests.peers.process import LineProcess
 
-ROWS, FILES = 1_000_000, 20
+ROWS, FILES, MANY_FILES = 1_000_000, 20, 100
 KMS = InMemoryKms({"footer": b"f" * 16, "pii": b"p" * 16})
 ENCRYPTION = secure_bloom.EncryptionConfiguration("footer", {"pii": ["ssn"]})
 PAGES, ROW_GROUPS = "pages", "row groups"
@@ -53,9 +57,10 @@ def run(plan: Plan) -> Section:
         "half of the rows": lambda: [("n0", ">", 0.0)]}
     read = {name: _in_turns(f"{name}, CPU, {rows:,} rows", one, filters_, plan.rounds)
             for name, filters_ in filters.items()}
+    others = [_many_columns(plan, data), _many_files(plan, data, values)]
     indexed, share, size = _with_index(plan, data, values)
     read[WITH_INDEX] = indexed
-    peers = _against_plaintext(plan, data, one, values)
+    others += _against_plaintext(plan, data, one, values)
     far, bytes_read = _far_away(plan, one, numbers[0])
     lines = [f"- {name}: {_median(found.ratios(PAGES)):.2f} times as fast "
              f"(target {TARGETS[name]:.2f})." for name, found in read.items()]
@@ -63,7 +68,7 @@ def run(plan: Plan) -> Section:
               "fewer bytes (target 3).",
               f"- {WITH_INDEX}: {share:.1%} of the bytes of the pages are read (target 3%); the "
               f"index takes {size:.2f} bytes for each value."]
-    found = [*read.values(), peers, far]
+    found = [*read.values(), *others, far]
     return Section(f"{table(found)}\n\n" + "\n".join(lines),
                    {"times": [one.to_json() for one in found], "bytes": bytes_read})
 
@@ -98,13 +103,38 @@ def _write(data: pa.Table, path: Any, **options: Any) -> None:
 
 def _in_turns(work: str, path: Any, filters: Callable[[], Any], rounds: int) -> Comparison:
     file = secure_bloom.ParquetFile(path, KMS)
+    return _compare(work, lambda: file.read(filters=filters()), rounds)
 
-    def whole() -> int:
+
+def _compare(work: str, read: Callable[[], pa.Table], rounds: int) -> Comparison:
+    """Compare the CPU times of a read by row groups and by pages."""
+    def whole() -> pa.Table:
         with row_groups():
-            return file.read(filters=filters()).num_rows
+            return read()
 
-    return compare(work, {ROW_GROUPS: whole, PAGES: lambda: file.read(filters=filters()).num_rows},
-                   rounds, clock=time.process_time)
+    return compare(work, {ROW_GROUPS: whole, PAGES: read}, rounds, clock=time.process_time)
+
+
+def _many_columns(plan: Plan, data: pa.Table) -> Comparison:
+    """Look for one row in a file of 100 columns."""
+    rows, path = len(data) // 5, plan.folder / "columns.parquet"
+    numpy = np.random.default_rng(2)
+    columns = {f"n{number}": numpy.normal(size=rows) for number in range(99)}
+    _write(pa.table({"ssn": data["ssn"].slice(0, rows), **columns}), path)
+    wanted = cycle(data["ssn"].slice(rows // 2, 50).to_pylist())
+    return _in_turns(f"one row of 100 columns, CPU, {rows:,} rows", path,
+                     lambda: [("ssn", "=", next(wanted))], plan.rounds)
+
+
+def _many_files(plan: Plan, data: pa.Table, values: Iterator[str]) -> Comparison:
+    """Look for one row in many files that have one part each of all rows."""
+    folder, rows = plan.folder / "parts", len(data) // MANY_FILES
+    folder.mkdir()
+    for number in range(MANY_FILES):
+        _write(data.slice(number * rows, rows), folder / f"{number}.parquet")
+    return _compare(f"one row in {MANY_FILES} files of {rows:,} rows, CPU",
+                    lambda: secure_bloom.read_table(folder, KMS, filters=[
+                        ("ssn", "=", next(values))]), plan.rounds)
 
 
 def _with_index(plan: Plan, data: pa.Table, values: Iterator[str]) \
@@ -119,32 +149,40 @@ def _with_index(plan: Plan, data: pa.Table, values: Iterator[str]) \
     os.utime(folder / "one.parquet", ns=(10**18, 10**18))  # younger files are not indexed yet
     secure_bloom.index.build(folder, "ssn", KMS)
     table_ = secure_bloom.dataset(folder, KMS, index="require")
-
-    def look_up() -> int:
-        return table_.to_table(filter=pc.field("ssn") == next(values)).num_rows
-
-    def whole() -> int:
-        with row_groups():
-            return look_up()
-
-    found = compare(f"{WITH_INDEX}, CPU, {len(data):,} rows", {ROW_GROUPS: whole, PAGES: look_up},
-                    plan.rounds, clock=time.process_time)
+    found = _compare(f"{WITH_INDEX}, CPU, {len(data):,} rows", lambda: table_.to_table(
+        filter=pc.field("ssn") == next(values)), plan.rounds)
     reads = table_.report.by_pages
     size = sum(path.stat().st_size for path in folder.rglob("*.seg"))
     return found, reads.read_bytes / max(reads.stored_bytes, 1), size / len(data)
 
 
-def _against_plaintext(plan: Plan, data: pa.Table, one: Any, values: Iterator[str]) -> Comparison:
+def _against_plaintext(plan: Plan, data: pa.Table, one: Any, values: Iterator[str]) \
+        -> list[Comparison]:
+    """Compare with peers that look for a value, and with arrow-rs, which is told the row."""
     copy = str(plan.folder / "plaintext.parquet")
     _write(data, copy, encryption=None, keys=None)
-    with duckdb.connect() as connection:
-        return compare(f"one row, {len(data):,} rows", {
+    indexed = secure_bloom.dataset(plan.folder / "indexed", KMS, index="require")
+    spark, rows = session(), cycle(random.Random(2).choices(range(len(data)), k=50))
+    with ExitStack() as stack:
+        connection = stack.enter_context(duckdb.connect())
+        rust = LineProcess(arrow_rs.command(Path(__file__).parent / "row_selection",
+                                            "row_selection"))
+        stack.callback(rust.close)
+        found = compare(f"one row, {len(data):,} rows", {
             "DuckDB, plaintext": lambda: connection.execute(
                 "select * from read_parquet($1) where ssn = $2", [copy, next(values)]).fetchall(),
             "Polars, plaintext": lambda: pl.scan_parquet(copy).filter(
                 pl.col("ssn") == next(values)).collect(),
+            "Spark, plaintext": lambda: spark.read.parquet(copy).where(
+                f"ssn = '{next(values)}'").collect(),
+            "arrow-rs, plaintext": lambda: rust.ask(f"{copy}\tssn\t{next(values)}"),
             "secure_bloom, encrypted": lambda: secure_bloom.read_table(
                 one, KMS, filters=[("ssn", "=", next(values))])}, plan.rounds)
+        known = compare(f"one row whose position is known, {len(data):,} rows", {
+            "arrow-rs, plaintext": lambda: rust.ask(f"{copy}\tssn\t#{next(rows)}"),
+            "secure_bloom, encrypted, index": lambda: indexed.to_table(
+                filter=pc.field("ssn") == next(values))}, plan.rounds)
+    return [found, known]
 
 
 def _far_away(plan: Plan, one: Path, wanted: str) -> tuple[Comparison, dict[str, int]]:

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterable
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Self
@@ -22,7 +23,7 @@ from tests.peers.process import (
 
 PACKAGE = Path(__file__).parent / "arrow_rs"
 #: what Cargo compiles stays here, so that a changed adapter is compiled in seconds
-TARGET = Path(__file__).parents[2] / "build" / "peers" / "arrow_rs"
+TARGET = Path(__file__).parents[2] / "build" / "peers" / PACKAGE.name
 _NAME = "arrow_rs_adapter"
 OLDEST_CARGO = (1, 88)  #: which the crate parquet states
 
@@ -87,32 +88,33 @@ def version() -> str:
     return str(found)
 
 
-def command() -> list[str]:
-    """Return the command line of the adapter, which is compiled where it is not yet.
+def command(package: Path = PACKAGE, name: str = _NAME) -> list[str]:
+    """Return the command line of the adapter or another program, compiled where it is not yet.
 
     Raises
     ------
     PeerUnavailable
         If Cargo is not installed, or does not get the crates.
     """
-    sources = [PACKAGE / "Cargo.toml", PACKAGE / "Cargo.lock", *sorted(PACKAGE.glob("src/*.rs"))]
-    return [str(cached_build(sources, "arrow-rs", _build) / _NAME)]
+    sources = [package / "Cargo.toml", package / "Cargo.lock", *sorted(package.glob("src/*.rs"))]
+    build = partial(_build, package, name)
+    return [str(cached_build(sources, "arrow-rs", build) / name)]
 
 
-def _build(folder: Path) -> None:
+def _build(package: Path, name: str, folder: Path) -> None:
     cargo = find_tool("cargo")
     stated = subprocess.run([cargo, "--version"], capture_output=True, text=True).stdout
     found = re.match(r"cargo (\d+)\.(\d+)", stated)
     if not found or tuple(map(int, found.groups())) < OLDEST_CARGO:
         raise PeerUnavailable(f"arrow-rs needs Cargo {'.'.join(map(str, OLDEST_CARGO))}: {stated}")
-    package = ["--locked", "--manifest-path", str(PACKAGE / "Cargo.toml")]
-    fetched = subprocess.run([cargo, "fetch", *package], capture_output=True, text=True)
+    options = ["--locked", "--manifest-path", str(package / "Cargo.toml")]
+    fetched = subprocess.run([cargo, "fetch", *options], capture_output=True, text=True)
     if fetched.returncode:
         raise PeerUnavailable(f"Cargo did not get the crates: {fetched.stderr[-2000:]}")
-    jobs = str(os.cpu_count() or 1)
-    run_compiler([cargo, "build", "--offline", "--release", "--quiet", "--jobs", jobs, *package,
-                  "--target-dir", str(TARGET)])
-    shutil.copy(TARGET / "release" / _NAME, folder)
+    jobs, target = str(os.cpu_count() or 1), TARGET.with_name(package.name)
+    run_compiler([cargo, "build", "--offline", "--release", "--quiet", "--jobs", jobs, *options,
+                  "--target-dir", str(target)])
+    shutil.copy(target / "release" / name, folder)
 
 
 def _reading(keys: Keys | None) -> dict[str, str]:
