@@ -6,14 +6,12 @@ import math
 import pickle
 import random
 from decimal import Decimal
-from functools import reduce
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow.parquet.encryption import EncryptionConfiguration
-from pyspark.sql import functions as F
 
 import secure_bloom.spark
 from secure_bloom.errors import OptionError, RenamedError
@@ -122,84 +120,7 @@ def frame(session, folders, **more):
         .options(**options(folders), **more).load(str(folders / "encrypted"))
 
 
-# --- random queries ------------------------------------------------------------------------------
-
-LITERALS = {
-    "i": lambda r: str(r.randrange(-3, 170)), "none": lambda r: str(r.randrange(0, 32)),
-    "l": lambda r: f"{2**40 * r.randrange(-12, 22) + r.randrange(3)}L",
-    "s": lambda r: "'" + r.choice(WORDS) + r.choice(["", "1", "3", "6", "9"]) + "'",
-    "d9": lambda r: f"{r.randrange(0, 3200) / 100}BD",
-    "d38": lambda r: f"cast('{r.choice([*DEC38, Decimal('0.3')]):f}' as decimal(38,10))",
-    "day": lambda r: f"date'2024-{r.randrange(1, 3):02d}-{r.randrange(1, 29):02d}'",
-    "ts": lambda r: (f"timestamp'2024-01-{r.randrange(1, 29):02d} {r.randrange(24):02d}:30:00"
-                     f"{r.choice(['', '.000001'])}{r.choice(['', 'Z', ' Europe/Berlin'])}'"),
-    "ntz": lambda r: (f"timestamp_ntz'2024-01-{r.randrange(1, 29):02d} {r.randrange(24):02d}:30:00"
-                      f"{r.choice(['', '.000001'])}'"),
-    "f": lambda r: f"float('{_real(r)}')", "g": lambda r: f"double('{_real(r)}')",
-    "bin": lambda r: f"X'{r.randrange(0, 31):02X}FF'", "st.q": lambda r: str(r.randrange(0, 32)),
-    "id": lambda r: str(r.randrange(0, ROWS + 100)), "p": lambda r: r.choice("123"),
-    "pd": lambda r: r.choice(["date'2024-01-01'", "date'2024-01-15'", "date'2024-02-01'"]),
-    "ps": lambda r: r.choice(["'a'", "'A/b'", "'A'"]),
-}
-
-
-def _real(r):
-    return r.choice([*REALS, 2.0, "0.30000001"])
-
-
-def condition(r) -> str:
-    column = r.choice(list(LITERALS))
-    literal = LITERALS[column]
-    if r.random() < 0.1 and column == "s":
-        return f"s like '{r.choice(['a', 'ä', 'Z', chr(0x1f600)])}%'"
-    match r.choice(["compare"] * 6 + ["in", "in", "null", "between", "not"]):
-        case "compare":
-            op = r.choice(["=", "=", "<=>", "<", "<=", ">", ">="])
-            return f"{column} {op} {literal(r)}"
-        case "in":
-            values = [literal(r) for _ in range(r.randrange(1, 5))]
-            return f"{column} in ({', '.join(values + r.choice([[], ['NULL']]))})"
-        case "null":
-            return f"{column} {r.choice(['is null', 'is not null', '<=> NULL'])}"
-        case "between":
-            return f"{column} between {literal(r)} and {literal(r)}"
-        case _:
-            return r.choice([f"{column} <> {literal(r)}", f"{column} not in ({literal(r)})"])
-
-
-def conditions(count: int) -> list[str]:
-    r = random.Random(2)
-    found = []
-    for _ in range(count):
-        parts = [condition(r) for _ in range(r.choice([1, 1, 2, 3]))]
-        found.append(r.choice([" and "] * 4 + [" or "]).join(f"({part})" for part in parts))
-    return found
-
-
-def ids_by_query(data, queries) -> list[list[int]]:
-    """All queries over one scan, in which nothing can be skipped."""
-    columns = [F.sort_array(F.collect_list(F.when(F.expr(query), F.col("id"))))
-               for query in queries]
-    [row] = data.agg(*[column.alias(str(n)) for n, column in enumerate(columns)]).collect()
-    return list(row)
-
-
-@pytest.mark.parametrize("part", range(4))
-@pytest.mark.sweep
-def test_random_queries_give_the_same_rows(spark, folders, part):
-    queries = conditions(200)[part::4]
-    own = spark.read.schema(SCHEMA).parquet(str(folders / "plain"))
-    expected, data = ids_by_query(own, queries), frame(spark, folders)
-    for query, ids, right in zip(queries, ids_by_query(data, queries), expected, strict=True):
-        assert ids == right, query
-    assert sum(map(bool, expected)) > 25 and sum(map(len, expected)) < 25 * ROWS
-    for start in range(0, len(queries), 30):
-        parts = [data.where(query).agg(F.sort_array(F.collect_list("id")).alias("ids"))
-                 .select(F.lit(number).alias("n"), "ids")
-                 for number, query in enumerate(queries[start:start + 30], start)]
-        for number, ids in reduce(lambda a, b: a.union(b), parts).collect():
-            assert ids == expected[number], queries[number]
-
+# --- random conditions ---------------------------------------------------------------------------
 
 @pytest.mark.parametrize(("seed", "number"), [
     (0, 40), *(pytest.param(seed, 200, marks=pytest.mark.sweep) for seed in range(1, 5))])
