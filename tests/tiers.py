@@ -20,14 +20,19 @@ always runs.
 
 If several processes share the tests, they begin with the modules that took longest when ``make
 durations`` wrote ``tests/durations.json``: a long one at the end would leave a process idle.
+
+Temporary files of the tiers ``check`` and ``test`` are in memory if there is enough: where they are
+synced, tests would mostly wait for the disk. ``all`` uses the disk.
 """
 
 import atexit
 import gc
 import json
 import math
+import os
 import random
 import re
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -47,6 +52,8 @@ _OF_FOLDERS = {"peers": {"peer"}, "lakehouse": {"fetched"}, "environments": {"bu
 _OF_MODULE = re.compile(r"^pytestmark = .*", re.MULTILINE)
 _MARK = re.compile(r"pytest\.mark\.(\w+)|uses_(spark)")
 DURATIONS = Path(__file__).with_name("durations.json")  #: module -> seconds
+_IN_MEMORY = Path("/dev/shm")
+_ENOUGH = 4 << 30  # bytes; a run takes some 200 MB
 _SHARE_OF_EXAMPLES = {"check": 10}
 _MOST_COMBINATIONS = {"check": 2}  #: of one test's parameters; the tier tries a fixed sample
 _MOST_CASES = {"check": 10}  #: of those that one test has; see tests.cases
@@ -142,6 +149,8 @@ def pytest_configure(config):
     global tier
     named = config.args and all("::" in argument for argument in config.args)
     tier = config.getoption("--tier") or ("all" if named else "test")
+    if tier != "all" and _IN_MEMORY.is_dir() and shutil.disk_usage(_IN_MEMORY).free > _ENOUGH:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_IN_MEMORY))
 
 
 def pytest_collection():
