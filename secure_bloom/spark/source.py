@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from secure_bloom.errors import SecureBloomError
+from secure_bloom.errors import SecureBloomError, UnsupportedError
 from secure_bloom.spark.options.conditions import NO_CONDITIONS
 from secure_bloom.spark.options.options import FORMAT, RECEIPT, Options
 from secure_bloom.spark.plain_errors import plain_errors
@@ -100,5 +100,8 @@ class SecureParquet(DataSource):
     @plain_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> SecureParquetStreamWriter:
         """Return a :class:`.SecureParquetStreamWriter`."""
-        from secure_bloom.spark.writing.streaming import SecureParquetStreamWriter  # PySpark 4.1
+        try:
+            from secure_bloom.spark.writing.streaming import SecureParquetStreamWriter
+        except ImportError:
+            raise UnsupportedError("to write a stream, PySpark 4.1 or newer is needed") from None
         return SecureParquetStreamWriter(self._with_defaults(self._given), schema, overwrite)
