@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import secure_bloom.spark
-from secure_bloom import Policy, attach, erase, read_table, write_dataset
+from secure_bloom import Policy, attach, erase, read_table
 from tests.spark.helpers import (
     PLAINTEXT,
     keys_of,
@@ -146,21 +146,6 @@ def test_a_table_of_the_catalog(spark, query):
         assert query.run() == []
     finally:
         spark.sql("DROP TABLE streamed")
-
-
-@pytest.mark.sweep
-def test_s3(query, s3, tmp_path):
-    name = f"{tmp_path.name}-read"
-    query.folder, query.checkpoint = s3.uri(name), str(tmp_path / "cp")
-    filesystem = s3.filesystem_of()
-    for number in range(4):
-        write_dataset(pa.table({"id": [number]}), f"bucket/{name}", filesystem=filesystem,
-                      mode="append")
-    batches = query.run(maxFilesPerTrigger=2, checkpointLocation=s3.uri(f"{name}-cp"))
-    assert sorted(map(len, batches)) == [2, 2]
-    assert sorted(one for batch in batches for one in batch) == [0, 1, 2, 3]
-    erase(f"bucket/{name}", "id", [2], keys=None, filesystem=filesystem, max_share=1)
-    assert query.run(checkpointLocation=s3.uri(f"{name}-cp")) == []
 
 
 # --- processes that die --------------------------------------------------------------------------

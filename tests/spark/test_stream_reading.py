@@ -405,3 +405,17 @@ def test_a_query_that_dies_while_files_are_added_and_replaced(table, query, monk
             change.result()
     assert len(got) == len(set(got))
     assert set(range(1, 122)) - erased <= set(got)
+
+
+@pytest.mark.sweep
+def test_an_object_store_with_the_checkpoint(s3, tmp_path):
+    name, filesystem = tmp_path.name, s3.filesystem_of()
+    query = Query(s3.uri(name), s3.uri(f"{name}-cp"), maxfilespertrigger="2")
+    for number in range(4):
+        write_dataset(pa.table({"id": [number, 100]}), f"bucket/{name}", filesystem=filesystem,
+                      mode="append")
+    rows = [*query.next()]
+    erase(f"bucket/{name}", "id", [100], keys=None, filesystem=filesystem, max_share=1)
+    query.start()
+    rows += [row for batch in query.rest() for row in batch]
+    assert sorted(rows) == [0, 1, 2, 3, 100, 100]
