@@ -54,7 +54,7 @@ def of_docs(query, target, keyring):
                         "/data/people-copy": target, "/data/people": query.folder,
                         "/etc/keys/keyring.json": keyring.path}.items():
         code = code.replace(name, str(value))
-    return code.rstrip().removesuffix(")") + ").awaitTermination())"
+    return code.rstrip().removesuffix(")") + ".awaitTermination())"
 
 
 @pytest.fixture
@@ -114,7 +114,8 @@ def test_into_another_folder_with_marks_and_the_policy_of_the_session(spark, que
         target, code = str(tmp_path / "copy"), of_docs(query, tmp_path / "copy", keyring)
 
         def run():
-            exec(code, {"spark": spark, "policy": None, "options": {"keys": str(keyring.path)}})
+            exec(code, {"secure_bloom": secure_bloom, "spark": spark, "policy": policy,
+                        "options": {"keys": str(keyring.path)}})
 
         run()
         assert keys_of(tmp_path / "copy", keyring)["ssn"] == "pii"
