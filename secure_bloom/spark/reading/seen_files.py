@@ -165,10 +165,9 @@ class SeenFiles:
             if entry.previous.batches != position.batches - 1 or len(entry.files) > MAX_FILES \
                     or type(entry.has_snapshot) is not bool:
                 raise ValueError("a value does not fit")
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError,
-                FormatError) as error:
-            raise FormatError(f"this is no entry of a stream ({error}); a newer secure_bloom may "
-                              "have written it", file=path) from None
+        except (ValueError, TypeError, KeyError, AttributeError, FormatError) as error:
+            raise FormatError(f"this is not a valid entry of a stream ({error}); a newer "
+                              "secure_bloom may have written it", file=path) from None
         return entry
 
     def _read_file(self, path: str, limit: int) -> bytes:
