@@ -14,13 +14,13 @@ _BRACKET = re.compile(r"[\[\]{}]")
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # also one that does not end
 
 
-def decode_json(text: str | bytes, decode: Callable[[str], Any] = json.loads) -> Any:
+def decode_json(text: str | bytes | bytearray, decode: Callable[[str], Any] = json.loads) -> Any:
     """Parse JSON, with the method of a JSONDecoder if it is not the usual one.
 
     Raises ValueError, also if it is nested so deeply that the parser might reach Python's limit of
     recursion: there, finalizers fail of any object that is collected meanwhile.
     """
-    if isinstance(text, bytes):
+    if not isinstance(text, str):
         text = text.decode("utf-8", "surrogatepass")
     if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
         raise ValueError(f"more than {MAX_DEPTH} levels of lists and objects")

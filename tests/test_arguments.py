@@ -48,7 +48,8 @@ def test_everything_public_says_which_argument_may_be_meant():
     assert sorted(taking_any) == [
         "Dataset.count_rows", "Dataset.head", "Dataset.join", "Dataset.scanner",
         "Dataset.skipping_scanner", "Dataset.sort_by", "Dataset.take", "Dataset.to_batches",
-        "Dataset.to_table", "ParquetWriter", "read", "write", "write_dataset", "write_table"]
+        "Dataset.to_table", "ParquetWriter", "read", "read_stream", "write",
+        "write_dataset", "write_table"]
 
 
 def test_the_options_of_a_scanner_are_those_of_pyarrow(tmp_path):
