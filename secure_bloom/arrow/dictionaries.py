@@ -8,6 +8,7 @@ several row groups in the order in which they come.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from secure_bloom.arrow.leaves import has_dictionary, leaf_arrays, replaced_dictionaries
 from secure_bloom.arrow.views import filtered, without_views
+from secure_bloom.errors import FormatError, error_location
 from secure_bloom.sbbf.light_arrow import call
 
 #: returns which entries of a leaf's dictionary stay, although no row may have them
@@ -34,6 +36,28 @@ def is_scale(leaf: pa.DictionaryArray) -> bool:
 def nothing(leaf: pa.DictionaryArray) -> bool:
     """Return False: no entry stays that no row has."""
     return False
+
+
+def with_known_codes(rows: _Rows) -> _Rows:
+    """Return rows of a file if their dictionaries have an entry for each code.
+
+    Arrow does not check that. Whoever uses such an array reads memory that belongs to others.
+
+    Raises FormatError if an entry is missing.
+    """
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        if has_dictionary(field.type):
+            with error_location(column=field.name):
+                for chunk in column.chunks if isinstance(rows, pa.Table) else [column]:
+                    deque(map(_check_codes, _dictionary_leaves(chunk)), maxlen=0)
+    return rows
+
+
+def _check_codes(leaf: pa.DictionaryArray) -> None:
+    bounds = call("min_max", leaf.indices)
+    least, most = bounds["min"].as_py(), bounds["max"].as_py()
+    if most is not None and not 0 <= least <= most < len(leaf.dictionary):
+        raise FormatError("a page has codes that are not in the dictionary of the column")
 
 
 def filtered_rows(batch: pa.RecordBatch, rows: pa.BooleanArray,

@@ -14,8 +14,9 @@ from itertools import islice
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from secure_bloom.arrow.dictionaries import with_known_codes
 from secure_bloom.arrow.leaves import has_dictionary, is_list, is_nested, leaf_types
-from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.errors import FormatError, UnsupportedError, error_location
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import Footer
 from secure_bloom.parquet.page_file import page_file
@@ -70,7 +71,9 @@ class PageColumn:
             opened = pq.ParquetFile(pa.BufferReader(data))
             if not opened.schema_arrow.field(0).type.equals(self._fields[number].type):
                 raise UnsupportedError("a column has another type in a file of its own")
-            chunks = opened.read(use_threads=False).column(0).chunks
+            with error_location(**chunk.place):
+                rows = with_known_codes(opened.read(use_threads=False))
+            chunks = rows.column(0).chunks
             found = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
         except (pa.ArrowInvalid, OSError) as error:
             raise FormatError("pyarrow cannot read the pages", **chunk.place) from error

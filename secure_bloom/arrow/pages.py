@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from secure_bloom.arrow.dictionaries import filtered_rows
+from secure_bloom.arrow.dictionaries import filtered_rows, with_known_codes
 from secure_bloom.arrow.few_row_groups import Each, FilePart, batches_of_few
 from secure_bloom.arrow.masking import with_masked
 from secure_bloom.errors import (
@@ -118,7 +118,7 @@ def to_table(parts: Sequence[FilePart], schema: pa.Schema, columns: list[str] | 
         return with_masked(rows, wanted, masked)
     if row_filter is None:
         with page_errors():
-            return scanner.to_table()
+            return with_known_codes(scanner.to_table())
     if isinstance(columns, dict):
         raise TypeError("columns must be a list of names if filters are given")
     return pa.Table.from_batches(_rows(parts, schema, columns or [], row_filter),
@@ -189,7 +189,7 @@ def read_batches(parts: Sequence[FilePart], schema: pa.Schema, columns: Any,
             batch = next(batches, None)
         if batch is None:
             return
-        yield batch
+        yield with_known_codes(batch)
 
 
 def _matching(parts: Sequence[FilePart], schema: pa.Schema, columns: Any, wanted: pa.Schema,
@@ -232,7 +232,7 @@ def page_errors() -> Iterator[None]:
     """A block in which pyarrow's errors about the values of pages become ours."""
     try:
         yield
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, pa.ArrowIndexError) as error:
         raise FormatError("pyarrow cannot read the pages") from error
 
 

@@ -9,7 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from secure_bloom.arrow.dictionaries import Stays, compact_dictionaries, is_scale
+from secure_bloom.arrow.dictionaries import (
+    Stays,
+    compact_dictionaries,
+    is_scale,
+    with_known_codes,
+)
 from secure_bloom.arrow.leaves import leaf_arrays
 from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.arrow.views import filtered
@@ -67,8 +72,8 @@ class RowReader:
                 self._opened[unit] = self._file.open_in_pyarrow(
                     pre_buffer=False, coerce_int96_timestamp_unit=unit)
             try:
-                yield from self._opened[unit].reader.iter_batches(
-                    _BATCH_ROWS, row_groups=[row_group], column_indices=leaves)
+                yield from map(with_known_codes, self._opened[unit].reader.iter_batches(
+                    _BATCH_ROWS, row_groups=[row_group], column_indices=leaves))
             except pa.ArrowNotImplementedError as error:
                 raise UnsupportedError("pyarrow cannot read this type of column") from error
             except (pa.ArrowInvalid, UnicodeDecodeError) as error:

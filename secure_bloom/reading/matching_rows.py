@@ -17,6 +17,7 @@ from itertools import chain, islice
 import numpy as np
 import pyarrow as pa
 
+from secure_bloom.arrow.dictionaries import with_known_codes
 from secure_bloom.arrow.few_row_groups import FilePart
 from secure_bloom.arrow.pages import page_errors
 from secure_bloom.arrow.row_filter import RowFilter
@@ -307,7 +308,7 @@ class _RowGroup:
         with self._part.lock, page_errors():
             for batch in self._part.opened.iter_batches(self._rows_at_once(16), [self._number],
                                                          names):
-                yield np.arange(start, start + batch.num_rows), batch
+                yield np.arange(start, start + batch.num_rows), with_known_codes(batch)
                 start += batch.num_rows
         if start != self._columns.num_rows:  # pyarrow stops where the shortest column ends
             raise FormatError("the pages of a column do not have as many rows as the footer says",

@@ -10,6 +10,7 @@ from itertools import accumulate
 import pyarrow as pa
 
 from secure_bloom.arrow import masking
+from secure_bloom.arrow.dictionaries import with_known_codes
 from secure_bloom.arrow.few_row_groups import FilePart
 from secure_bloom.arrow.masking import with_masked
 from secure_bloom.arrow.pages import pyarrow_errors, to_table
@@ -82,13 +83,13 @@ def iter_batches(file: OpenFile, columns: list[str] | None = None,
         try:
             opened = file.open_in_pyarrow(coerce_int96_timestamp_unit="us")
             for batch in opened.iter_batches(batch_rows, groups, columns, use_threads=False):
-                rows += batch.num_rows
+                rows += with_known_codes(batch).num_rows
                 while rows_read < rows:  # pyarrow reads a row group when it reaches it
                     rows_read = next(ends, rows)
                     file.source.note_read()
                 file.source.check()
                 yield with_masked(batch, wanted, masked) if masked else batch
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, pa.ArrowIndexError) as error:
             raise FormatError("pyarrow cannot read the pages") from error
         if rows != sum(counts):  # pyarrow stops where the shortest column ends
             raise FormatError("the pages of a column do not have as many rows as the footer says")

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from secure_bloom.arrow.dictionaries import with_known_codes
 from secure_bloom.arrow.leaves import leaf_arrays
 from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.errors import FormatError, UnsupportedError
@@ -93,7 +94,7 @@ class ColumnHashes:
                         int96_unit, not column.type.is_opaque).reader.iter_batches(
                         _BATCH_ROWS, row_groups=[row_group], column_indices=[column.ordinal],
                         use_threads=False):
-                    yield batch.column(0)
+                    yield with_known_codes(batch).column(0)
             except pa.ArrowNotImplementedError as error:
                 raise UnsupportedError("pyarrow cannot read this type of column") from error
             except pa.ArrowInvalid as error:

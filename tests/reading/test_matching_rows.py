@@ -339,6 +339,29 @@ def test_damaged_values_that_are_read_without_index_are_a_typed_error():
                 (name, "=", ssn(7) if name == "k" else 7)])
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+def test_codes_that_are_not_in_the_dictionary_are_a_typed_error(ordered):
+    """Arrow hands out such arrays; whoever uses one reads memory of others, or crashes."""
+    codes = pa.array(np.arange(5000) % 60, pa.int32())
+    data = pa.table({"k": map(ssn, range(5000)), "d": pa.DictionaryArray.from_arrays(
+        codes, [f"v{code:02d}" for code in range(60)], ordered=ordered)})
+    sink = io.BytesIO()
+    pq.write_table(data, sink, use_dictionary=["d"], compression="none", write_page_index=True)
+    bad = bytearray(sink.getvalue())
+    place = secure_bloom.ParquetFile(bytes(bad))._file.footer.row_groups[0][1].pages[0]
+    count = bad.index(b"\x4c\x15\x78", place) + 2  # 60 in the header of the dictionary page
+    bad[count] = 2  # which is 1
+    opened = secure_bloom.ParquetFile(bytes(bad))
+    for ways in (by_pages, by_row_groups):
+        for filters in ([("k", "=", ssn(77))], [("d", "=", "v00")], None):
+            with ways(), pytest.raises(FormatError) as caught:
+                opened.read(filters=filters)
+            assert caught.value.column == "d"
+    for read in (opened.iter_batches, opened.iter_tables):
+        with pytest.raises(FormatError, match="not in the dictionary"):
+            list(read())
+
+
 def test_exchanged_indexes_of_an_encrypted_file_do_not_authenticate(file):
     """Of another column, another row group, another file, and of the other kind."""
     good = file.read_bytes()
