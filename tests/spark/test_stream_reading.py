@@ -6,6 +6,7 @@ import random
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import date
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -259,6 +260,20 @@ def test_a_policy_refuses_planted_files(tmp_path, keyring):
     assert query.rest() == [[3]]
 
 
+def test_a_stream_that_runs_beyond_the_day_of_a_policy(tmp_path, keyring, monkeypatch):
+    """It was planned when files without encryption were accepted."""
+    policy = Policy(footer_key="footer", columns={"id": "pii"}, accept_plaintext_until=date.max)
+    add(tmp_path / "t", 1, policy=policy, keys=keyring)
+    query = Query(tmp_path / "t", tmp_path / "cp", keys=str(keyring.path), policy=policy.to_toml())
+    assert query.next() == [1]
+    pq.write_table(pa.table({"other": [2]}), tmp_path / "t" / "plaintext.parquet")
+    assert query.next() == [None]
+    pq.write_table(pa.table({"other": [3]}), tmp_path / "t" / "planted.parquet")
+    monkeypatch.setattr(Policy, "accepts_plaintext", lambda policy: False)
+    with pytest.raises(AuthenticationError, match=r"planted\.parquet"):
+        query.next()
+
+
 # --- the log -------------------------------------------------------------------------------------
 
 def test_a_long_log_stays_small(table, query, monkeypatch):
@@ -304,6 +319,9 @@ def test_files_that_are_gone_are_forgotten_later(table, query, monkeypatch):
 @pytest.mark.parametrize("damage", [os.unlink, lambda path: path.write_bytes(b"{}"),
                                     lambda path: path.write_text(path.read_text().replace(
                                         '"files": [', '"files": ["../x",')),
+                                    lambda path: path.write_text('{"version": 1, "files": "ab", '
+                                        '"previous": {"batches": 0, "entry": ""}, '
+                                        '"has_snapshot": false}'),
                                     lambda path: path.write_text(path.read_text().replace(
                                         '"batches": 0', '"batches": 1'))])
 def test_a_damaged_log_is_an_error(table, query, damage):
@@ -318,7 +336,8 @@ def test_a_damaged_log_is_an_error(table, query, damage):
 
 
 @pytest.mark.parametrize("position", [{}, {"batches": 1, "entry": "../../x"}, {"logOffset": 3},
-                                      {"batches": 0, "entry": "x"}, {"batches": "0", "entry": ""}])
+                                      {"batches": 0, "entry": "x"}, {"batches": "0", "entry": ""},
+                                      3])
 def test_positions_of_another_source(query, position):
     with pytest.raises(FormatError, match="use a new checkpoint"):
         query.reader.latestOffset(position, query.reader.getDefaultReadLimit())

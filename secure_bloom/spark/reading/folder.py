@@ -22,7 +22,7 @@ from secure_bloom.errors import (
 from secure_bloom.index.stamps import Stamp, stamp
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NO_KEYS, NoKeys
-from secure_bloom.policy.requirement import FolderChecks, RequiredColumns, Requirement
+from secure_bloom.policy.requirement import FolderChecks, Requirement
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.spark.options.kms import client_or_no_keys, kms_uri
 from secure_bloom.spark.options.names import find_name
@@ -133,9 +133,7 @@ class Folder:
         found = Requirements(self._requirement(schema), self.options.policy,
                              without_subtree(self.filesystem, self.path)[1])
         demanding = demanding or (schema is not None and found.demands_any(leaf_paths(schema)))
-        if demanding and found.own is None:
-            return replace(found, own=Requirement(required=RequiredColumns()))
-        return found
+        return replace(found, demanding=demanding)
 
     def _requirement(self, schema: StructType | None) -> Requirement | None:
         requirement = self.options.require_encryption

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from secure_bloom.policy.policy import Policy
-from secure_bloom.policy.requirement import FolderChecks, Requirement
+from secure_bloom.policy.requirement import FolderChecks, RequiredColumns, Requirement
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,16 @@ class Requirements:
     policy : Policy or None
     folder : str
         The path to which rules of the policy for the whole folder apply.
+    demanding : bool
+        Whether the policy requires a column of the schema to be encrypted. Then no file may be in
+        plaintext, unless the policy accepts that on the day when the file is opened: a stream may
+        run for longer.
     """
 
     own: Requirement | None
     policy: Policy | None
     folder: str
+    demanding: bool = False
 
     def checks(self, path_columns: Iterable[str]) -> FolderChecks:
         """Return the checks of files whose paths have values of these columns."""
@@ -45,12 +50,14 @@ class Requirements:
     @property
     def _both(self) -> Requirement:
         own = self.own or Requirement(ignore_case=True)
-        return own if self.policy is None \
-            else replace(own, policies=(self.policy,), in_transition=True)
+        if self.policy is None:
+            return own
+        if self.demanding and self.own is None and not self.policy.accepts_plaintext():
+            own = Requirement(required=RequiredColumns())
+        return replace(own, policies=(self.policy,), in_transition=True)
 
     def demands_any(self, paths: Iterable[str]) -> bool:
-        """Whether the policy requires one of these leaf columns to be encrypted in every file."""
-        if self.policy is None or self.policy.accepts_plaintext():
-            return False
-        return any(column.encrypted
-                   for column in self.policy.for_path(self.folder).columns_of(paths).values())
+        """Whether the policy requires one of these leaf columns to be encrypted."""
+        return self.policy is not None and any(
+            column.encrypted
+            for column in self.policy.for_path(self.folder).columns_of(paths).values())

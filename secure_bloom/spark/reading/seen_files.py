@@ -53,9 +53,10 @@ class Position(NamedTuple):
         return self._asdict()
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Position:
+    def from_json(cls, value: Any) -> Position:
         """Parse :meth:`to_json`; raise FormatError if it is something else."""
-        batches, entry = value.get("batches"), value.get("entry")
+        found = value if isinstance(value, dict) else {}
+        batches, entry = found.get("batches"), found.get("entry")
         match = _ENTRY.fullmatch(entry) if isinstance(entry, str) else None
         if match is not None and type(batches) is int and int(match[1]) == batches > 0:
             return cls(batches, match[0])
@@ -163,7 +164,7 @@ class SeenFiles:
             entry = _Entry(Position.from_json(values.pop("previous")), **values)
             check_names(entry.files)
             if entry.previous.batches != position.batches - 1 or len(entry.files) > MAX_FILES \
-                    or type(entry.has_snapshot) is not bool:
+                    or (type(entry.files), type(entry.has_snapshot)) != (list, bool):
                 raise ValueError("a value does not fit")
         except (ValueError, TypeError, KeyError, AttributeError, FormatError) as error:
             raise FormatError(f"this is not a valid entry of a stream ({error}); a newer "
