@@ -201,7 +201,7 @@ def read_stream(spark: SparkSession, path: FilePath, *, schema: StructType | str
                 keys: Keyring | FilePath | None = None,
                 filters: Sequence[tuple[str, str, Any]] | None = None,
                 policy: Policy | FilePath | None = None,
-                **options: bool | float | str) -> DataFrame:
+                **options: bool | float | str | Sequence[str]) -> DataFrame:
     """Read a folder of encrypted Parquet files as a stream: each file once, in order of commits.
 
     Parameters

@@ -16,7 +16,7 @@ secure_bloom.spark.enable_pushdown(spark)  # error: attr-defined
 secure_bloom.spark.read("people", filters=[("ssn", "=", 1)])  # error: call-arg, arg-type
 secure_bloom.spark.read(spark, "people", filters="ssn = 1")  # error: arg-type
 secure_bloom.spark.read(spark, "people", filters=[("ssn", 1)])  # error: list-item
-secure_bloom.spark.read(spark, "people", columns=["ssn"])  # error: arg-type
+secure_bloom.spark.read(spark, "people", columns=[3])  # error: list-item
 rows: list[str] = secure_bloom.spark.read(spark, "people")  # error: assignment
 secure_bloom.spark.load(spark, "people")  # error: attr-defined
 secure_bloom.spark.attach(spark)  # error: call-arg
