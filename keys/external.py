@@ -106,7 +106,7 @@ class MaterialFile(Rewrite):
         """Read the key material by name; see :func:`read_material`."""
         with _checked(self._where):
             check_size(self.source.size, MAX_RECORD, self._where)
-        return _parsed(bytes(self.source.read_at(self.source.size, 0)), self._where)
+            return _parsed(bytes(self.source.read_at(self.source.size, 0)), self._where)
 
     def replace(self, materials: Mapping[str, str]) -> None:
         """Replace the whole file atomically; see :meth:`Rewrite.replace_tail`."""

@@ -8,8 +8,8 @@ several row groups in the order in which they come.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -41,23 +41,23 @@ def nothing(leaf: pa.DictionaryArray) -> bool:
 def with_known_codes(rows: _Rows) -> _Rows:
     """Return rows of a file if their dictionaries have an entry for each code.
 
-    Arrow does not check that. Whoever uses such an array reads memory that belongs to others.
+    Arrow does not check that. Using such an array may read memory out of bounds.
 
     Raises FormatError if an entry is missing.
     """
     for field, column in zip(rows.schema, rows.columns, strict=True):
         if has_dictionary(field.type):
             with error_location(column=field.name):
-                for chunk in column.chunks if isinstance(rows, pa.Table) else [column]:
-                    deque(map(_check_codes, _dictionary_leaves(chunk)), maxlen=0)
+                _check_codes(column.chunks if isinstance(rows, pa.Table) else [column])
     return rows
 
 
-def _check_codes(leaf: pa.DictionaryArray) -> None:
-    bounds = call("min_max", leaf.indices)
-    least, most = bounds["min"].as_py(), bounds["max"].as_py()
-    if most is not None and not 0 <= least <= most < len(leaf.dictionary):
-        raise FormatError("a page has codes that are not in the dictionary of the column")
+def _check_codes(chunks: Sequence[pa.Array]) -> None:
+    for leaf in chain.from_iterable(map(_dictionary_leaves, chunks)):
+        bounds = call("min_max", leaf.indices)
+        least, most = bounds["min"].as_py(), bounds["max"].as_py()
+        if most is not None and not 0 <= least <= most < len(leaf.dictionary):
+            raise FormatError("a page has codes that are not in the dictionary of the column")
 
 
 def filtered_rows(batch: pa.RecordBatch, rows: pa.BooleanArray,
