@@ -28,8 +28,9 @@ from secure_bloom.parquet.footer import Footer
 from secure_bloom.parquet.tail import TAIL_SIZE, read_footer
 from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.inside import check_below
+from secure_bloom.storage.leftovers import remove_leftovers_of
 from secure_bloom.storage.many_files import Advance, ManyFiles, result_on_error
-from secure_bloom.storage.rewrite import Rewrite, remove_leftovers_of
+from secure_bloom.storage.rewrite import Rewrite
 from secure_bloom.storage.visibility import material_path, parquet_files
 
 _FILES_AT_ONCE = 4

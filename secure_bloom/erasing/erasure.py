@@ -30,8 +30,8 @@ from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.tables import table_of_files
 from secure_bloom.policy.requirement import Requirement
 from secure_bloom.storage.commit import Job
+from secure_bloom.storage.leftovers import remove_leftovers_of
 from secure_bloom.storage.local_files import remove_checksum
-from secure_bloom.storage.rewrite import remove_leftovers_of
 from secure_bloom.storage.threads import in_order
 from secure_bloom.storage.visibility import STAGING, parquet_files, table_of
 

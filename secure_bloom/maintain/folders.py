@@ -23,8 +23,9 @@ from secure_bloom.maintain.tables import check_no_table
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.inside import check_below
+from secure_bloom.storage.leftovers import remove_leftovers_of
 from secure_bloom.storage.many_files import Advance, ManyFiles, result_on_error
-from secure_bloom.storage.rewrite import Rewrite, remove_leftovers_of
+from secure_bloom.storage.rewrite import Rewrite
 from secure_bloom.storage.visibility import parquet_files
 
 #: a note on a file that was changed
@@ -81,7 +82,7 @@ def change_files(path: FilePath, keys: Keys, planner: Planner, *, dry_run: bool,
     paths = parquet_files(filesystem, path)
     check_no_table(filesystem, path, paths)
     if not dry_run:
-        remove_leftovers_of(filesystem, path, paths)
+        remove_leftovers_of(filesystem, path, paths, all_of_them=False)
     keys, mistakes = open_keys(keys), Mistakes()
 
     def change(file: str, advance: Advance) -> FileChange | None:

@@ -16,7 +16,8 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import CommitError, UnsupportedError
 from secure_bloom.storage.batches import note_batch
 from secure_bloom.storage.job_folder import COMMITTING, PROCESS, JobFolder
-from secure_bloom.storage.local_files import is_temporary, remove_leftovers
+from secure_bloom.storage.leftovers import remove_leftovers
+from secure_bloom.storage.local_files import is_temporary
 from secure_bloom.storage.local_listing import list_folder
 from secure_bloom.storage.processes import is_dead
 from secure_bloom.storage.small_files import MAX_MARKER, read_small

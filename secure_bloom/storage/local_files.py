@@ -11,12 +11,11 @@ import posixpath
 import re
 import secrets
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
 _ACL = "system.posix_acl_access"
 _LONG_NAME = 100  # bytes: longer names are hashed in the names of temporary files
-_TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp", re.DOTALL)
 
 
 class Replacement:
@@ -139,27 +138,8 @@ def temporary_stem(name: str) -> str:
     return name if len(encoded) <= _LONG_NAME else hashlib.sha256(encoded).hexdigest()[:32]
 
 
-def remove_leftovers(folder: str, names: Collection[str]) -> None:
-    """Remove temporary files that dead processes have left in a local folder.
-
-    ``names`` are those of the files that they would have become.
-    """
-    stems = set(map(temporary_stem, names))
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            match = _TEMPORARY.fullmatch(entry.name)
-            if match and match[1] in stems and entry.is_file(follow_symlinks=False):
-                _remove_leftover(entry.path)
-
-
-def _remove_leftover(path: str) -> None:
-    with contextlib.suppress(OSError), open(path, "r+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its writer is alive
-        os.unlink(path)
-
-
 def _open_temporary(path: str, mode: int) -> BinaryIO:
-    """Open a new temporary file, locked for the lifetime of this process; see remove_leftovers."""
+    """Open a new temporary file, locked for the lifetime of this process; see leftovers.py."""
     while True:
         file = _open_new(temporary_name(path), mode)
         try:

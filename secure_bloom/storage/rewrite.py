@@ -15,10 +15,9 @@ from typing import NamedTuple
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import ChangedMeanwhileError, UnsupportedError
+from secure_bloom.errors import ChangedMeanwhileError
 from secure_bloom.storage.files import Output, Source, open_output
-from secure_bloom.storage.inside import check_below
-from secure_bloom.storage.local_files import remove_checksum, remove_leftovers
+from secure_bloom.storage.local_files import remove_checksum
 
 _COPY = 8 * 1024 * 1024  # bytes at a time, where the kernel cannot copy
 
@@ -132,23 +131,3 @@ class Rewrite:
 
     def __exit__(self, *_: object) -> None:
         self.source.file.close()
-
-
-def remove_leftovers_of(filesystem: pa_fs.FileSystem, where: str, paths: Iterable[str]) -> None:
-    """Remove what killed processes have left of rewrites of these files, if they are local.
-
-    ``where`` is the folder below which they were found; nothing outside of its table is removed.
-    """
-    if filesystem.type_name != "local":
-        return
-    folders: dict[str, set[str]] = {}
-    for path in paths:
-        try:
-            check_below(filesystem, where, path)
-        except UnsupportedError:
-            continue
-        folder, name = os.path.split(os.path.realpath(path))
-        folders.setdefault(folder, set()).add(name)
-    for folder, names in folders.items():
-        with contextlib.suppress(OSError):  # leftovers are harmless
-            remove_leftovers(folder, names)

@@ -36,7 +36,7 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys import InMemoryKms, Keyring, list_master_keys, rotate_master_keys
 from secure_bloom.parquet.footer import Footer
-from secure_bloom.storage.local_files import remove_leftovers
+from secure_bloom.storage.leftovers import remove_leftovers
 from secure_bloom.storage.rewrite import ChangedMeanwhileError, Rewrite
 from secure_bloom.storage.visibility import parquet_files
 from tests.peers.keys import KeyTools
@@ -550,7 +550,8 @@ def test_a_rotation_tidies_each_folder_once(tmp_path, monkeypatch, internal):
     (tmp_path / f".{path.name}.0123456789abcdef.tmp").write_bytes(b"half")
     (tmp_path / ".a.parquet.backup.tmp").write_bytes(b"somebody else's")
     names, folders = set(os.listdir(tmp_path)), []
-    monkeypatch.setattr("secure_bloom.storage.rewrite.remove_leftovers", lambda folder, names:
+    monkeypatch.setattr("secure_bloom.storage.leftovers.remove_leftovers",
+                        lambda folder, names, **_:
                         folders.append(folder) or remove_leftovers(folder, names))
     rotate_master_keys(tmp_path, InMemoryKms(KEYS), old="old", new="new", dry_run=True)
     assert set(os.listdir(tmp_path)) == names and not folders

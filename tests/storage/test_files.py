@@ -13,7 +13,7 @@ import pytest
 
 from secure_bloom import ParquetWriter, read_table, write_table
 from secure_bloom.storage.files import _open_on
-from secure_bloom.storage.local_files import remove_leftovers
+from secure_bloom.storage.leftovers import remove_leftovers
 
 TABLE = pa.table({"a": range(1000)})
 

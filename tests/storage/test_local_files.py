@@ -28,12 +28,8 @@ from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys import Keyring
 from secure_bloom.keys.operations.rotation import rotate_master_keys
 from secure_bloom.storage.files import write_file
-from secure_bloom.storage.local_files import (
-    create,
-    remove_checksum,
-    remove_leftovers,
-    temporary_name,
-)
+from secure_bloom.storage.leftovers import remove_leftovers
+from secure_bloom.storage.local_files import create, remove_checksum, temporary_name
 from tests.support import kms
 
 TABLE = pa.table({"a": range(1000)})

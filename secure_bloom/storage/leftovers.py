@@ -1,0 +1,96 @@
+"""What killed processes have left of local files that they were writing."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import stat
+import time
+from collections.abc import Collection, Iterable
+
+import pyarrow.fs as pa_fs
+
+from secure_bloom.errors import UnsupportedError
+from secure_bloom.storage.cache import Cache
+from secure_bloom.storage.inside import check_below
+from secure_bloom.storage.local_files import temporary_stem
+
+_TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp", re.DOTALL)
+_SHARE = 10  # a folder is listed again after so many times fewer files than it has names
+_OLD = 60.0  # seconds
+_MANY = 10_000  # folders and temporary files that are remembered
+
+
+def remove_leftovers_of(filesystem: pa_fs.FileSystem, where: str, paths: Iterable[str], *,
+                        all_of_them: bool = True) -> None:
+    """Remove what killed processes have left of rewrites of these files, if they are local.
+
+    ``where`` is the folder below which they were found; nothing outside of its table is removed.
+    See :func:`remove_leftovers` for ``all_of_them``.
+    """
+    if filesystem.type_name != "local":
+        return
+    folders: dict[str, set[str]] = {}
+    for path in paths:
+        try:
+            check_below(filesystem, where, path)
+        except UnsupportedError:
+            continue
+        folder, name = os.path.split(os.path.realpath(path))
+        folders.setdefault(folder, set()).add(name)
+    for folder, names in folders.items():
+        with contextlib.suppress(OSError):  # leftovers are harmless
+            remove_leftovers(folder, names, all_of_them=all_of_them)
+
+
+def remove_leftovers(folder: str, names: Collection[str], *, all_of_them: bool = True) -> None:
+    """Remove temporary files that dead processes have left in a local folder.
+
+    ``names`` are those of the files that they would have become. Without ``all_of_them``, those
+    that were left within the last minute may stay, so that the folder is not listed for each file.
+    """
+    listing = None if all_of_them else _LISTINGS.get(folder)
+    if listing is None or listing.is_old(len(names)):
+        listing = _Listing(folder)
+        _LISTINGS.put(folder, listing, 1 + len(listing.temporary))
+    for stem in set(map(temporary_stem, names)):
+        for name in listing.temporary.get(stem, ()):
+            _remove(os.path.join(folder, name))
+
+
+class _Listing:
+    """The temporary files of a folder, by the stems of their names.
+
+    Changing the files of a folder one by one would take quadratic time if each were a reason to
+    list it.
+    """
+
+    def __init__(self, folder: str):
+        self._asked, self._listed = 0, time.monotonic()
+        self.temporary: dict[str, list[str]] = {}
+        names = os.listdir(folder)
+        self._size = len(names)
+        for match in filter(None, map(_TEMPORARY.fullmatch, names)):
+            self.temporary.setdefault(match[1], []).append(match[0])
+
+    def is_old(self, number: int) -> bool:
+        """Whether the folder is to be listed again, now that it is asked for so many files."""
+        self._asked += number
+        return self._asked * _SHARE > self._size or time.monotonic() - self._listed > _OLD
+
+
+_LISTINGS: Cache[_Listing] = Cache(_MANY)
+
+
+def _remove(path: str) -> None:
+    """Remove a regular file whose writer is dead."""
+    with contextlib.suppress(OSError), open(path, "r+b", opener=_without_waiting) as file:
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its writer is alive
+            os.unlink(path)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
