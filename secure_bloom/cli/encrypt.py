@@ -53,7 +53,11 @@ def _changes_files(*, audit: bool, again: str) -> Callable[[Command], click.Comm
         dry_run = click.option("--dry-run", is_flag=True,
                                help="Only show the plan: what would be done, how long it would "
                                     "take, and how often the KMS would be called.")
-        for option in (json_option, jobs_option, dry_run, output, kms_options):
+        keep_times = click.option("--keep-times", is_flag=True,
+                                  help="Give the new files the times of the old ones, to the "
+                                       "millisecond. Programs that notice a change by size and "
+                                       "time may miss it.")
+        for option in (json_option, jobs_option, dry_run, keep_times, output, kms_options):
             command = option(command)
         return click.command()(click.argument("path", type=click.Path())(
             click.pass_context(command)))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow.fs as pa_fs
 
 from secure_bloom.erasing.out_of_reach import unpublished
-from secure_bloom.errors import ArgumentError
+from secure_bloom.errors import ArgumentError, UnsupportedError
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.retrieval import Keys, open_keys
 from secure_bloom.maintain.tables import check_no_table
@@ -45,6 +45,8 @@ class Files:
     output : str, path or None
         The folder for the new files. None: they take the names of the old ones. A task of many
         only needs ``new_paths``.
+    keep_times : bool
+        Whether the new files have the times of the old ones.
     """
 
     filesystem: pa_fs.FileSystem
@@ -52,6 +54,7 @@ class Files:
     paths: list[str]
     new_paths: dict[str, str]
     output: FilePath | None = None
+    keep_times: bool = False
 
 
 @dataclass
@@ -75,8 +78,8 @@ class Done:
         self.encrypted |= other.encrypted
 
 
-def find_files(path: FilePath, output: FilePath | None,
-               filesystem: pa_fs.FileSystem | None) -> Files:
+def find_files(path: FilePath, output: FilePath | None, filesystem: pa_fs.FileSystem | None, *,
+               keep_times: bool = False) -> Files:
     """Return the files to change, if their folder may be changed.
 
     Raises
@@ -85,25 +88,30 @@ def find_files(path: FilePath, output: FilePath | None,
         If the file or folder does not exist.
     UnsupportedError
         If the files belong to a table that records their sizes elsewhere, or ``output`` has links
-        that lead out of it.
+        that lead out of it, or a store sets the times that are to be kept.
     ArgumentError
         If ``output`` is the folder itself, or within it, or on another filesystem.
     """
     filesystem, path = resolve(path, filesystem)
+    if keep_times and filesystem.type_name != "local":
+        raise UnsupportedError("only local files can keep their times; here, the filesystem sets "
+                               "them: omit keep_times (--keep-times)", file=path)
     paths = parquet_files(filesystem, path)
     check_no_table(filesystem, path, paths)
-    return Files(filesystem, path, paths, _new_paths(filesystem, path, paths, output), output)
+    return Files(filesystem, path, paths, _new_paths(filesystem, path, paths, output), output,
+                 keep_times)
 
 
 def change_folder(path: FilePath, keys: Keys, planner: Planner, *, output: FilePath | None,
-                  new_kms: CachedKms | None, dry_run: bool, replaces_indexes: bool,
+                  new_kms: CachedKms | None, dry_run: bool, keep_times: bool,
+                  replaces_indexes: bool,
                   filesystem: pa_fs.FileSystem | None, files_at_once: int | None,
                   advance: Advance, journal: Journal | None = None) -> ReencryptResult:
     """Change the encryption of a file, or of all files of a folder.
 
     Parameters
     ----------
-    path, output, dry_run, filesystem, files_at_once, advance
+    path, output, dry_run, keep_times, filesystem, files_at_once, advance
         As for :func:`secure_bloom.encrypt`.
     keys : Keys
         Of the files as they are.
@@ -124,7 +132,7 @@ def change_folder(path: FilePath, keys: Keys, planner: Planner, *, output: FileP
     KeyRetrievalError
         If the KMS does not respond.
     """
-    files = find_files(path, output, filesystem)
+    files = find_files(path, output, filesystem, keep_times=keep_times)
 
     def change(files: Files, advance: Advance = lambda fraction: None) -> Done:
         return change_files(files, keys, planner, dry_run=dry_run, files_at_once=files_at_once,
@@ -148,7 +156,8 @@ def change_files(files: Files, keys: Keys, planner: Planner, *, dry_run: bool,
     def change(file: str, advance: Advance) -> ReencryptedFile | None:
         check_below(filesystem, path, file)
         outcome: Outcome = change_file(filesystem, file, keys, planner, files.new_paths.get(file),
-                                       dry_run=dry_run, advance=advance)
+                                       dry_run=dry_run, keep_times=files.keep_times,
+                                       advance=advance)
         seen.update(outcome.master_keys)
         encrypted.update(outcome.encrypted)
         if journal is not None and outcome.change is not None and not dry_run:
@@ -198,7 +207,7 @@ def _change_later(files: Files, done: Done, change: Callable[[Files], Done]) -> 
         hidden = unpublished(filesystem, path)  # first: what is published now, is listed then
         if done.result.dry_run:
             return hidden
-        found = find_files(path, files.output, filesystem)
+        found = find_files(path, files.output, filesystem, keep_times=files.keep_times)
         later = [file for file in found.paths if file not in seen]
         if not later:
             break

@@ -59,7 +59,8 @@ class Outcome(NamedTuple):
 
 
 def change_file(filesystem: pa_fs.FileSystem, path: str, keys: Keys, planner: Planner,
-                new_path: str | None, *, dry_run: bool, advance: Advance) -> Outcome:
+                new_path: str | None, *, dry_run: bool, keep_times: bool,
+                advance: Advance) -> Outcome:
     """Change the encryption of a file.
 
     Parameters
@@ -73,6 +74,8 @@ def change_file(filesystem: pa_fs.FileSystem, path: str, keys: Keys, planner: Pl
         Where the new file is written. None: in place of the old one.
     dry_run : bool
         Only return what would be done.
+    keep_times : bool
+        Whether the new file has the times of the old one.
     advance : callable
         Called with the completed fraction.
 
@@ -85,7 +88,7 @@ def change_file(filesystem: pa_fs.FileSystem, path: str, keys: Keys, planner: Pl
     FormatError, AuthenticationError, KeyRetrievalError
         If it is damaged, or a key is not available.
     """
-    with opened_to_rewrite(filesystem, path, keys) as (rewrite, file):
+    with opened_to_rewrite(filesystem, path, keys, keep_times=keep_times) as (rewrite, file):
         with file.one_version():
             plan = planner(file)
             if plan is None:

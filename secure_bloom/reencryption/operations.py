@@ -41,8 +41,9 @@ def encrypt(path: FilePath, keys: Keys = None, *,
             encryption: EncryptionConfiguration | None = None,
             policy: Policy | FilePath | None = None, bloom_filters: BloomFilters = None,
             new_keys: Keys = None, output: FilePath | None = None, dry_run: bool = False,
-            filesystem: pa_fs.FileSystem | None = None, files_at_once: int | None = None,
-            advance: Advance | None = None, progress: bool | None = None) -> ReencryptResult:
+            keep_times: bool = False, filesystem: pa_fs.FileSystem | None = None,
+            files_at_once: int | None = None, advance: Advance | None = None,
+            progress: bool | None = None) -> ReencryptResult:
     """Encrypt existing Parquet files, without decoding their pages.
 
     Every file becomes what the policy or the encryption says: plaintext files of any writer, and
@@ -76,6 +77,10 @@ def encrypt(path: FilePath, keys: Keys = None, *,
         Files that need no change are copied.
     dry_run : bool
         Report what would be done, without changing anything.
+    keep_times : bool
+        Whether the new files have the times of the old ones, to the millisecond, for jobs that go
+        by the age of files. Only for local files. Programs that notice a change by size and time
+        may miss it.
     filesystem : pyarrow.fs.FileSystem, optional
         Default: the local file system, or the one that a URI names.
     files_at_once : int, optional
@@ -99,7 +104,8 @@ def encrypt(path: FilePath, keys: Keys = None, *,
     TypeError
         If neither ``encryption`` nor a policy is given, or ``keys`` cannot wrap.
     UnsupportedError
-        If the files belong to a table of Delta Lake, Iceberg or Hudi, which records their sizes.
+        If the files belong to a table of Delta Lake, Iceberg or Hudi, which records their sizes; or
+        ``keep_times`` is set for files that are not local.
     ArgumentError
         If ``output`` is within the folder, or on another filesystem.
     PolicyError
@@ -126,8 +132,8 @@ def encrypt(path: FilePath, keys: Keys = None, *,
     rules = given_or_of_environment(policy)
     wanted = Wanted.of(encryption, rules, bloom_filters)
     kms = _writing_kms(keys, new_keys)
-    return _change("encrypt", path, keys, wanted.planner(kms), kms, output, dry_run, filesystem,
-                   files_at_once, advance, progress, replaces_indexes=False)
+    return _change("encrypt", path, keys, wanted.planner(kms), kms, output, dry_run, keep_times,
+                   filesystem, files_at_once, advance, progress, replaces_indexes=False)
 
 
 def reencrypt(path: FilePath, keys: Keys = None, *,
@@ -135,7 +141,7 @@ def reencrypt(path: FilePath, keys: Keys = None, *,
               policy: Policy | FilePath | None = None,
               master_keys: Mapping[str, str] | None = None, new_keys: Keys = None,
               journal: str | os.PathLike[str] | None = None,
-              output: FilePath | None = None, dry_run: bool = False,
+              output: FilePath | None = None, dry_run: bool = False, keep_times: bool = False,
               filesystem: pa_fs.FileSystem | None = None, files_at_once: int | None = None,
               advance: Advance | None = None, progress: bool | None = None) -> ReencryptResult:
     """Encrypt encrypted Parquet files again, with new data keys, after a key has leaked.
@@ -172,6 +178,10 @@ def reencrypt(path: FilePath, keys: Keys = None, *,
         Files that need no change are copied.
     dry_run : bool
         Report what would be done, without changing anything.
+    keep_times : bool
+        Whether the new files have the times of the old ones, to the millisecond, for jobs that go
+        by the age of files. Only for local files. Programs that notice a change by size and time
+        may miss it.
     filesystem : pyarrow.fs.FileSystem, optional
         Default: the local file system, or the one that a URI names.
     files_at_once : int, optional
@@ -236,15 +246,16 @@ def reencrypt(path: FilePath, keys: Keys = None, *,
             check_stays_encrypted(target, file.footer)
         return Plan(target)
 
-    return _change("reencrypt", path, keys, planner, kms, output, dry_run, filesystem,
-                   files_at_once, advance, progress, replaces_indexes=True, journal=done)
+    return _change("reencrypt", path, keys, planner, kms, output, dry_run, keep_times,
+                   filesystem, files_at_once, advance, progress, replaces_indexes=True,
+                   journal=done)
 
 
 def decrypt(path: FilePath, keys: Keys = None, *, plaintext: bool = False,
             columns: Iterable[str] | None = None, output: FilePath | None = None,
-            dry_run: bool = False, filesystem: pa_fs.FileSystem | None = None,
-            files_at_once: int | None = None, advance: Advance | None = None,
-            progress: bool | None = None) -> ReencryptResult:
+            dry_run: bool = False, keep_times: bool = False,
+            filesystem: pa_fs.FileSystem | None = None, files_at_once: int | None = None,
+            advance: Advance | None = None, progress: bool | None = None) -> ReencryptResult:
     """Turn encrypted Parquet files, or some of their columns, into plaintext.
 
     Parameters
@@ -264,6 +275,10 @@ def decrypt(path: FilePath, keys: Keys = None, *, plaintext: bool = False,
         Files that need no change are copied.
     dry_run : bool
         Report what would be done, without changing anything.
+    keep_times : bool
+        Whether the new files have the times of the old ones, to the millisecond, for jobs that go
+        by the age of files. Only for local files. Programs that notice a change by size and time
+        may miss it.
     filesystem : pyarrow.fs.FileSystem, optional
         Default: the local file system, or the one that a URI names.
     files_at_once : int, optional
@@ -313,18 +328,20 @@ def decrypt(path: FilePath, keys: Keys = None, *, plaintext: bool = False,
         return Plan(same(file.footer, file.keys, kms, to={}, opened=opened,
                          is_internal=output is None or not has_external_material(file.footer)))
 
-    return _change("decrypt", path, keys, planner, kms, output, dry_run, filesystem,
-                   files_at_once, advance, progress, replaces_indexes=False)
+    return _change("decrypt", path, keys, planner, kms, output, dry_run, keep_times,
+                   filesystem, files_at_once, advance, progress, replaces_indexes=False)
 
 
 def _change(label: str, path: FilePath, keys: Keys, planner: Planner, kms: CachedKms | None,
-            output: FilePath | None, dry_run: bool, filesystem: pa_fs.FileSystem | None,
-            files_at_once: int | None, advance: Advance | None, progress: bool | None, *,
+            output: FilePath | None, dry_run: bool, keep_times: bool,
+            filesystem: pa_fs.FileSystem | None, files_at_once: int | None,
+            advance: Advance | None, progress: bool | None, *,
             replaces_indexes: bool, journal: Journal | None = None) -> ReencryptResult:
     with shown_progress(label, progress, advance) as advance:
         return change_folder(path, keys, planner, output=output, new_kms=kms, dry_run=dry_run,
-                             replaces_indexes=replaces_indexes, filesystem=filesystem,
-                             files_at_once=files_at_once, advance=advance, journal=journal)
+                             keep_times=keep_times, replaces_indexes=replaces_indexes,
+                             filesystem=filesystem, files_at_once=files_at_once, advance=advance,
+                             journal=journal)
 
 
 def _check_in_use(path: FilePath, keys: Keys, master_keys: Mapping[str, str],

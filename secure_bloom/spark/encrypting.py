@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 def encrypt(spark: SparkSession, path: FilePath, *, keys: Keyring | FilePath | None = None,
             encryption: EncryptionConfiguration | None = None,
             policy: Policy | FilePath | None = None, bloom_filters: BloomFilters = None,
-            output: FilePath | None = None, dry_run: bool = False) -> ReencryptResult:
+            output: FilePath | None = None, dry_run: bool = False,
+            keep_times: bool = False) -> ReencryptResult:
     """Encrypt the existing files of a folder, one task for each file, without decoding their pages.
 
     As :func:`secure_bloom.encrypt`, which describes what happens to a file. At the end, the driver
@@ -61,6 +62,8 @@ def encrypt(spark: SparkSession, path: FilePath, *, keys: Keyring | FilePath | N
         A folder for the new files, on the same filesystem. The old files stay.
     dry_run : bool
         Only report what would be done.
+    keep_times : bool
+        As for :func:`secure_bloom.encrypt`.
 
     Returns
     -------
@@ -92,11 +95,11 @@ def encrypt(spark: SparkSession, path: FilePath, *, keys: Keyring | FilePath | N
     root = str(path)
     filesystem, folder = locate(root)
     new_root = None if output is None else locate(str(output))[1]
-    files = find_files(folder, new_root, filesystem)
+    files = find_files(folder, new_root, filesystem, keep_times=keep_times)
 
     def change(files: Files) -> Done:
         done = nothing_done(dry_run=dry_run)
-        for part in run_tasks(spark, _Work(root, folder, uri, wanted, dry_run),
+        for part in run_tasks(spark, _Work(root, folder, uri, wanted, dry_run, keep_times),
                               [(one, files.new_paths.get(one)) for one in files.paths]):
             done.add(part)
         return done
@@ -113,12 +116,14 @@ class _Work:
     uri: str | None
     wanted: Wanted
     dry_run: bool
+    keep_times: bool
 
     def __call__(self, paths: tuple[str, str | None]) -> Done:
         """Encrypt a file, in its place or at a new path."""
         path, new_path = paths
         kms = open_client(client_or_no_keys(self.uri), to_wrap=True)
         files = Files(locate(self.root)[0], self.folder, [path],
-                      {} if new_path is None else {path: new_path})
+                      {} if new_path is None else {path: new_path},
+                      keep_times=self.keep_times)
         return change_files(files, kms, self.wanted.planner(kms), dry_run=self.dry_run,
                             files_at_once=1, advance=lambda fraction: None)

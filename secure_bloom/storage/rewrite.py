@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import secrets
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from secure_bloom.storage.files import Output, Source, open_output
 from secure_bloom.storage.local_files import remove_checksum
 
 _COPY = 8 * 1024 * 1024  # bytes at a time, where the kernel cannot copy
+_MILLISECOND = 1_000_000  # ns
 
 
 class Kept(NamedTuple):
@@ -36,12 +38,18 @@ class Zeros(NamedTuple):
 
 
 class Rewrite:
-    """A file to be replaced; ``source`` is the current one. A context manager."""
+    """A file to be replaced; ``source`` is the current one. A context manager.
 
-    def __init__(self, filesystem: pa_fs.FileSystem, path: str):
+    With ``keep_times``, the new file has the times of the old one, to the millisecond. That is for
+    local files only, and for new files with the same rows in the same row groups, because readers
+    that know only size and time may confuse the two.
+    """
+
+    def __init__(self, filesystem: pa_fs.FileSystem, path: str, *, keep_times: bool = False):
         self._filesystem = filesystem
         self._path = os.path.realpath(path) if self._is_local else path
         self.source = Source(self._path, filesystem)  # records the version it opened
+        self._times = _new_times(os.fstat(self.source.file.fileno())) if keep_times else None
 
     @property
     def _is_local(self) -> bool:
@@ -81,6 +89,8 @@ class Rewrite:
             with self.source.one_version():  # also covers what is read to produce the parts
                 for part in parts:
                     self._write(output, part)
+            if self._times is not None:
+                os.utime(output.fileno(), ns=self._times)
             output.commit(check)
 
     def _write(self, output: Output, part: Kept | Zeros | bytes | memoryview) -> None:
@@ -131,3 +141,14 @@ class Rewrite:
 
     def __exit__(self, *_: object) -> None:
         self.source.file.close()
+
+
+def _new_times(old: os.stat_result) -> tuple[int, int]:
+    """Return the times of a new version, of access and of modification, in ns.
+
+    Below the millisecond, the time of modification is random, but never that of the old version. So
+    it tells versions of the same size apart, even if they have the same inode one after the other.
+    """
+    start, digits = divmod(old.st_mtime_ns, _MILLISECOND)
+    other = (digits + 1 + secrets.randbelow(_MILLISECOND - 1)) % _MILLISECOND
+    return old.st_atime_ns, start * _MILLISECOND + other

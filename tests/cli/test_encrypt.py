@@ -1,6 +1,7 @@
 """``secure-bloom encrypt``, ``reencrypt`` and ``decrypt``: what they print, and exit codes."""
 
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -91,7 +92,9 @@ def test_files_that_cannot_be_changed_are_listed_and_the_audit_names_leaks(lake)
 
 def test_the_options_of_write_say_which_columns_are_encrypted(lake):
     run("encrypt", "lake", "--footer-key", "footer", "--column-key", "pii:ssn",
-        "--other-columns", "footer-key", "--bloom", "visit", "--output", "new")
+        "--other-columns", "footer-key", "--bloom", "visit", "--output", "new", "--keep-times")
+    assert int((lake / "0.parquet").stat().st_mtime * 1000) \
+        == int(Path("new/0.parquet").stat().st_mtime * 1000)
     with secure_bloom.ParquetFile("new/0.parquet", "keys.json") as file:
         assert {chunk.encryption for chunk in file.footer.column_chunks()} == {"column key"}
         assert [info.column for info in file.bloom_filters] == ["visit"]

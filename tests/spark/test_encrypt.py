@@ -1,5 +1,7 @@
 """Encrypting a folder of Spark's own files with Spark."""
 
+import os
+
 import pytest
 
 import secure_bloom.spark
@@ -28,7 +30,9 @@ def test_every_file_is_encrypted_in_a_task(spark, folder, keyring, tmp_path):
     before = read_table(folder).sort_by("id")
     plan = secure_bloom.spark.encrypt(spark, folder, keys=keyring, policy=POLICY, dry_run=True)
     assert len(plan.changed) == 3 and read_table(folder).sort_by("id").equals(before)
-    done = secure_bloom.spark.encrypt(spark, folder, keys=keyring, policy=POLICY)
+    times = [int(os.stat(one.file).st_mtime * 1000) for one in plan.changed]
+    done = secure_bloom.spark.encrypt(spark, folder, keys=keyring, policy=POLICY, keep_times=True)
+    assert times == [int(os.stat(one.file).st_mtime * 1000) for one in done.changed]
     assert done.ok and [one.file for one in done.changed] == [one.file for one in plan.changed]
     assert done.indexes == ["ssn"] and len(done.summaries) == 1
     assert any("copies" in one for one in done.out_of_reach)
