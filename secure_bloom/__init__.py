@@ -18,7 +18,6 @@ from secure_bloom.public_names import public_names
 
 _HOME = {
     "Absence": "secure_bloom.erasing.result",
-    "AuditFinding": "secure_bloom.auditing.result",
     "AuditResult": "secure_bloom.auditing.result",
     "BloomFilterInfo": "secure_bloom.parquet.bloom_filter",
     "BloomFilterOptions": "secure_bloom.sbbf.options",
@@ -36,6 +35,7 @@ _HOME = {
     "FileChange": "secure_bloom.maintain.change",
     "FilterCheck": "secure_bloom.verify.findings",
     "FilterTotals": "secure_bloom.storage.summary",
+    "Finding": "secure_bloom.findings",
     "Keyring": "secure_bloom.keys.keyring",
     "MaintainResult": "secure_bloom.maintain.folders",
     "PageReads": "secure_bloom.reading.matching_rows",
@@ -47,7 +47,6 @@ _HOME = {
     "ScanReport": "secure_bloom.datasets.report",
     "SplitBlockBloomFilter": "secure_bloom.sbbf.filter",
     "UniformKey": "secure_bloom.encryption",
-    "VerifyFinding": "secure_bloom.verify.findings",
     "VerifyResult": "secure_bloom.verify.findings",
     "WriteSummary": "secure_bloom.storage.summary",
     "attach": "secure_bloom.maintain.attach",
@@ -80,7 +79,6 @@ if TYPE_CHECKING:  # the same names, for mypy, pyright and editors
     from secure_bloom import keys as keys
     from secure_bloom import spark as spark
     from secure_bloom.auditing.audit import audit as audit
-    from secure_bloom.auditing.result import AuditFinding as AuditFinding
     from secure_bloom.auditing.result import AuditResult as AuditResult
     from secure_bloom.auditing.result import ColumnAudit as ColumnAudit
     from secure_bloom.auditing.result import ColumnTotals as ColumnTotals
@@ -100,6 +98,7 @@ if TYPE_CHECKING:  # the same names, for mypy, pyright and editors
     from secure_bloom.erasing.result import ErasedFile as ErasedFile
     from secure_bloom.erasing.result import ErasedValue as ErasedValue
     from secure_bloom.erasing.result import EraseResult as EraseResult
+    from secure_bloom.findings import Finding as Finding
     from secure_bloom.keys.keyring import Keyring as Keyring
     from secure_bloom.keys.retrieval import ExplicitKeys as ExplicitKeys
     from secure_bloom.keys.uri import open_kms as open_kms
@@ -124,7 +123,6 @@ if TYPE_CHECKING:  # the same names, for mypy, pyright and editors
     from secure_bloom.storage.summary import WriteSummary as WriteSummary
     from secure_bloom.table_writing import write_table as write_table
     from secure_bloom.verify.findings import FilterCheck as FilterCheck
-    from secure_bloom.verify.findings import VerifyFinding as VerifyFinding
     from secure_bloom.verify.findings import VerifyResult as VerifyResult
     from secure_bloom.verify.verify import verify_file as verify_file
     from secure_bloom.writer import ParquetWriter as ParquetWriter

@@ -140,28 +140,6 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Exception) else value
 
 
-class CheckResult(Result):
-    """Base of results with findings, each of which has a severity."""
-
-    __slots__ = ()
-    findings: Sequence[Any]
-
-    @property
-    def ok(self) -> bool:
-        """Whether no finding is an error. Whatever was not checked may still be wrong."""
-        return not self.errors
-
-    @property
-    def errors(self) -> int:
-        """Number of findings that are errors."""
-        return sum(finding.severity == "error" for finding in self.findings)
-
-    @property
-    def warnings(self) -> int:
-        """Number of findings that are warnings."""
-        return sum(finding.severity == "warning" for finding in self.findings)
-
-
 class ChangeResult(Result):
     """Base of what an operation did to many files: dataclasses with these attributes.
 

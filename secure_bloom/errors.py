@@ -173,7 +173,7 @@ class EncryptionMismatchError(SecureBloomError):
 
     Attributes
     ----------
-    findings : tuple of secure_bloom.VerifyFinding
+    findings : tuple of secure_bloom.Finding
         All findings. File, row group and column of the error are those of the first.
     """
 
@@ -183,7 +183,8 @@ class EncryptionMismatchError(SecureBloomError):
         files = len({finding.file for finding in self.findings})
         super().__init__(f"{first.message} ({count(len(self.findings), 'finding')} in "
                          f"{count(files, 'file')}; {num_files} were checked)",
-                         file=first.file, row_group=first.row_group, column=first.column)
+                         file=first.file, row_group=next(iter(first.row_groups), None),
+                         column=first.column)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.findings, self._num_files)

@@ -11,7 +11,6 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.arrow.masking import OnMissingKey
 from secure_bloom.display import Summarized, count, shown
-from secure_bloom.errors import KeyRetrievalError
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.parquet.bloom_filter import BloomFilterInfo
 from secure_bloom.parquet.footer import Footer
@@ -127,42 +126,6 @@ class ParquetFile(Summarized):
         """
         return list(self._file.key_errors)
 
-    def masked_columns(self, columns: Iterable[str] | None = None) -> dict[str, KeyRetrievalError]:
-        """Return which of some or all (None) top-level columns are masked, and why.
-
-        Requests the keys of these columns. A column is masked if the key of any leaf below it is
-        missing. None is masked unless the file was opened with ``on_missing_key="null"``.
-
-        Raises
-        ------
-        KeyRetrievalError
-            If the key of a column is not available for another reason.
-        """
-        return self._file.masked_columns(columns)
-
-    def check_columns(self, columns: object = None,
-                      row_groups: Iterable[int] | None = None) -> None:
-        """Check that encrypted columns are those that the schema says; see the page "Keys".
-
-        Methods that read rows do so themselves. Requests the keys of these columns.
-
-        Parameters
-        ----------
-        columns : list of str, or mapping of str to pyarrow.compute.Expression, optional
-            Dotted paths of columns or groups, or what is computed from them. Default: all. Those
-            that the file lacks are ignored.
-        row_groups : iterable of int, optional
-            Default: all.
-
-        Raises
-        ------
-        AuthenticationError
-            If a column is another one in its own metadata, which is encrypted with its key.
-        KeyRetrievalError
-            If a key is not available, unless it is missing or denied: then nothing can be read.
-        """
-        self._file.check_columns(columns, row_groups)
-
     def read_bloom_filter(self, row_group: int, column: str) -> SplitBlockBloomFilter | None:
         """Read the filter of a column chunk; None if it has none.
 
@@ -264,13 +227,6 @@ class ParquetFile(Summarized):
         Before a batch is yielded, it is checked to be of the version that was opened.
         """
         return iter_batches(self._file, columns, row_groups, batch_rows)
-
-    def read_at(self, nbytes: int, offset: int) -> bytes:
-        """Return raw bytes of the file; fewer at its end.
-
-        They are not checked to be of the version that was opened.
-        """
-        return self._file.read_at(nbytes, offset)
 
     def close(self) -> None:
         """Close the file if it was opened by this object."""

@@ -12,9 +12,10 @@ import pytest
 
 import secure_bloom
 from secure_bloom import ParquetFile, ParquetWriter, SplitBlockBloomFilter, write_table
-from secure_bloom.auditing.result import AuditFinding, AuditResult, ColumnAudit, FileAudit
+from secure_bloom.auditing.result import AuditResult, ColumnAudit, FileAudit
 from secure_bloom.display import MAX_NAME, Result, Summarized, names, shown
 from secure_bloom.errors import ColumnError, FormatError, UnknownColumnError
+from secure_bloom.findings import Finding
 from secure_bloom.keys import list_master_keys, rotate_master_keys
 from secure_bloom.keys.operations.inventory import Inventory, MasterKeyUse
 from secure_bloom.keys.operations.rotation import RotationResult
@@ -23,7 +24,7 @@ from secure_bloom.maintain.folders import MaintainResult
 from secure_bloom.parquet.bloom_filter import BloomFilterInfo
 from secure_bloom.parquet.schema import LeafColumn, find_column, leaf_columns
 from secure_bloom.storage.summary import CommitSummary
-from secure_bloom.verify.findings import FilterCheck, VerifyFinding, VerifyResult
+from secure_bloom.verify.findings import FilterCheck, VerifyResult
 from tests.counting import CountingHandler
 from tests.maintain.helpers import KEYS, KMS, SIGNED, TABLE
 from tests.parquet.test_schema import element, root
@@ -118,11 +119,11 @@ class _Text(HTMLParser):
 
 def results(name: str) -> list[Summarized]:
     """One of each kind, large, with a name everywhere."""
-    findings = tuple(VerifyFinding("leak", name, name, i, name) for i in range(MANY))
+    findings = tuple(Finding("leak", "error", name, name, name, (i,)) for i in range(MANY))
     checks = tuple(FilterCheck(i, name, not_checked=name) for i in range(MANY))
     columns = [ColumnAudit(name, "leaking", True, True, 1, 2, 0.5, 0.1)] * MANY
     files = [FileAudit(name, "signed footer", columns, [name])]
-    audit_findings = [AuditFinding("leak", name, name, name, name, (1,) * MANY)] * MANY
+    audit_findings = [Finding("leak", "error", name, name, name, (1,) * MANY, name)] * MANY
     changes = [FileChange(name, (name,) * MANY, 3, 4, 5, (name,))] * MANY
     failed = {f"{i}{name[:1000]}": name for i in range(MANY)}
     uses = [MasterKeyUse(name, 3, [name] * MANY, name, name, name)] * MANY
@@ -163,7 +164,7 @@ def test_notebooks_get_a_small_table_in_which_names_are_text(name):
 def test_tables_say_what_they_leave_out():
     page = _Text(results("ssn")[0]._repr_html_())
     assert page.text.endswith("and 4,980 more")
-    assert "leak" in page.text and page.tags.count("td") == 80
+    assert "leak" in page.text and page.tags.count("td") == 100
 
 
 @pytest.fixture

@@ -495,7 +495,7 @@ def test_verify_reports_what_is_not_met_and_goes_on():
     data = stripped(written(), KMS, "ssn", [1])
     result = verify_file(data, KMS, require_encryption={"ssn": "pii"})
     [finding] = [finding for finding in result.findings if finding.kind == "policy"]
-    assert (finding.row_group, finding.column, result.ok) == (1, "ssn", False)
+    assert (finding.row_groups, finding.column, result.ok) == ((1,), "ssn", False)
     assert {check.column for check in result.filters} == FILTERS.keys()
     assert verify_file(written(), KMS, require_encryption=["ssn"]).ok
     result = verify_file(plaintext_file(TABLE, ["ssn"]), KMS, require_encryption=True)

@@ -13,10 +13,12 @@ import pytest
 from click.testing import CliRunner
 
 import secure_bloom
-from secure_bloom import ParquetFile, write_table
+from secure_bloom import write_table
 from secure_bloom.cli import main
 from secure_bloom.crypto.aad import ModuleType
 from secure_bloom.errors import AuthenticationError
+from secure_bloom.reading.open_file import OpenFile
+from secure_bloom.reading.rows import read_rows
 from tests.modes import MODES, Mode
 from tests.page_indexes import (
     check_offset_indexes,
@@ -80,8 +82,8 @@ VALUES = encoded_values()
 @pytest.mark.parametrize("mode", [*MODES, EXTERNAL], ids=str)
 def test_no_value_of_an_encrypted_column_is_in_the_bytes_of_the_file(tmp_path, mode):
     raw = write(mode, tmp_path / "a.parquet")
-    with ParquetFile(tmp_path / "a.parquet", mode.keys) as file:
-        assert file.read().equals(TABLE)
+    with OpenFile(tmp_path / "a.parquet", mode.keys) as file:
+        assert read_rows(file).equals(TABLE)
         for chunk in file.footer.column_chunks():
             values = VALUES[chunk.column.path]
             expected = 0 if chunk.encryption else len(values)
@@ -96,7 +98,7 @@ def test_no_value_of_an_encrypted_column_is_in_the_bytes_of_the_file(tmp_path, m
 @pytest.mark.parametrize("mode", [*MODES, EXTERNAL], ids=str)
 def test_both_indexes_are_modules_of_their_column_and_true(tmp_path, mode):
     write(mode, tmp_path / "a.parquet")
-    with ParquetFile(tmp_path / "a.parquet", mode.keys) as file:
+    with OpenFile(tmp_path / "a.parquet", mode.keys) as file:
         assert check_offset_indexes(file) == 2 * len(VALUES)
         for chunk in file.footer.column_chunks():
             rows = range(chunk.row_group * GROUP_ROWS, (chunk.row_group + 1) * GROUP_ROWS)
@@ -109,7 +111,7 @@ def test_both_indexes_are_modules_of_their_column_and_true(tmp_path, mode):
                 check_is_bound(file, chunk)
 
 
-def check_is_bound(file: ParquetFile, chunk) -> None:
+def check_is_bound(file: OpenFile, chunk) -> None:
     """Neither index is accepted as the other, nor in another column."""
     other = file.footer.row_groups[chunk.row_group][(chunk.column.ordinal + 1) % len(VALUES)]
     for where, own, wrong in (
@@ -124,10 +126,10 @@ def check_is_bound(file: ParquetFile, chunk) -> None:
 
 # --- what is not written -------------------------------------------------------------------------
 
-def written(table: pa.Table, **options) -> tuple[ParquetFile, bytes]:
+def written(table: pa.Table, **options) -> tuple[OpenFile, bytes]:
     sink = io.BytesIO()
     write_table(table, sink, compression="none", use_dictionary=False, **options)
-    return ParquetFile(sink.getvalue()), sink.getvalue()
+    return OpenFile(sink.getvalue()), sink.getvalue()
 
 
 def test_they_can_be_switched_off(tmp_path):
@@ -136,10 +138,10 @@ def test_they_can_be_switched_off(tmp_path):
     secure_bloom.write_dataset(TABLE, tmp_path / "on", plaintext=True)
     [off] = (tmp_path / "off").glob("*.parquet")
     [on] = (tmp_path / "on").glob("*.parquet")
-    for one in (file, ParquetFile(off)):
+    for one in (file, OpenFile(off)):
         assert all(chunk.offset_index is chunk.column_index is None
                    for chunk in one.footer.column_chunks())
-    assert check_offset_indexes(ParquetFile(on)) == len(VALUES)
+    assert check_offset_indexes(OpenFile(on)) == len(VALUES)
 
 
 def test_the_command_writes_them_unless_it_is_told_not_to(tmp_path):
@@ -149,7 +151,7 @@ def test_the_command_writes_them_unless_it_is_told_not_to(tmp_path):
         done = CliRunner().invoke(main, ["write", str(tmp_path / "a.csv"), str(path),
                                          "--plaintext", *options])
         assert done.exit_code == 0
-        assert check_offset_indexes(ParquetFile(path)) == expected
+        assert check_offset_indexes(OpenFile(path)) == expected
 
 
 def test_a_column_without_statistics_has_no_column_index():
@@ -188,12 +190,12 @@ def test_a_column_chunk_with_nan_has_no_column_index(encryption):
     sink = io.BytesIO()
     write_table(table, sink, row_group_size=40, max_rows_per_page=10, write_batch_size=1,
                 encryption=encryption, bloom_filters=["number"])
-    file = ParquetFile(sink.getvalue(), encryption and secure_bloom.ExplicitKeys(b"k" * 16))
+    file = OpenFile(sink.getvalue(), encryption and secure_bloom.ExplicitKeys(b"k" * 16))
     missing = [chunk.column.path for chunk in file.footer.column_chunks()
                if page_bounds(file, chunk) is None]
     assert missing == ["real", "single", "half", "coded", "list.list.element", "inner.real"]
     assert check_offset_indexes(file) == 18
-    assert str(file.read().to_pydict()) == str(table.to_pydict())  # NaN is not NaN
+    assert str(read_rows(file).to_pydict()) == str(table.to_pydict())  # NaN is not NaN
     assert file.might_contain("number", [45]).tolist() == [[False], [True]]
 
 
@@ -208,7 +210,7 @@ def test_datafusion_finds_nan(tmp_path):
 def test_a_file_without_rows_has_no_page_index():
     file, _ = written(TABLE[:0])
     assert check_offset_indexes(file) == 0
-    assert file.read().num_rows == 0
+    assert read_rows(file).num_rows == 0
 
 
 def test_a_row_of_a_list_is_in_one_page():

@@ -123,8 +123,6 @@ def test_only_a_key_that_is_missing_or_denied_makes_a_column_null(error, read, p
         return
     with pytest.raises(error):
         read(file)
-    with pytest.raises(error):
-        file.masked_columns()
 
 
 @both_footers

@@ -19,10 +19,10 @@ from secure_bloom.auditing.result import (
     ENCRYPTED_FOOTER,
     NOT_PARQUET,
     UNREADABLE,
-    AuditFinding,
     AuditResult,
     ColumnAudit,
     FileAudit,
+    new_finding,
 )
 from secure_bloom.auditing.tables import TablesBelow
 from secure_bloom.errors import (
@@ -33,6 +33,7 @@ from secure_bloom.errors import (
     PolicyError,
     SecureBloomError,
 )
+from secure_bloom.findings import Finding
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.inspection import index_folders
 from secure_bloom.keys.cache import CachedKms
@@ -173,7 +174,7 @@ class _Auditing:
         self._policy, self._guesses, self._scan = policy, guesses, scan
         self._ids: dict[str, tuple[bytes, bytes]] = {}  # by path: file id, digest of the footer
 
-    def file(self, path: str) -> tuple[FileAudit, list[AuditFinding]]:
+    def file(self, path: str) -> tuple[FileAudit, list[Finding]]:
         try:
             return until_unchanged(lambda: self._one_version(path))
         except (*KMS_FAULTS, PolicyError):
@@ -182,12 +183,12 @@ class _Auditing:
             kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
             return FileAudit(path, UNREADABLE, rows=None,
                              not_checked=["the whole file: it cannot be read"]), \
-                [AuditFinding(kind, error.message, "replace the file with a good copy", path)]
+                [new_finding(kind, error.message, "replace the file with a good copy", path)]
         except (SecureBloomError, OSError) as error:
             return FileAudit(path, UNREADABLE, rows=None, not_checked=[f"everything: {error}"],
                              missing_keys=isinstance(error, KeyRetrievalError)), []
 
-    def _one_version(self, path: str) -> tuple[FileAudit, list[AuditFinding]]:
+    def _one_version(self, path: str) -> tuple[FileAudit, list[Finding]]:
         """Audit one version of the file, which must not be replaced during the audit."""
         source = Source(path, self._filesystem)
         with source.file, source.one_version():
@@ -195,7 +196,7 @@ class _Auditing:
             source.check_name()  # the file was opened more than once
             return found
 
-    def _audited(self, path: str, source: Source) -> tuple[FileAudit, list[AuditFinding]]:
+    def _audited(self, path: str, source: Source) -> tuple[FileAudit, list[Finding]]:
         if (reason := _other_format(path, source)) is not None:
             return FileAudit(path, NOT_PARQUET, rows=None, not_checked=[reason]), []
         magic, is_encrypted = self._note_id(path, source)
@@ -210,7 +211,7 @@ class _Auditing:
             result.not_checked.append(f"everything that needs keys: {error.message}")
             return result, findings
 
-    def _open(self, path: str, keys: Keys) -> tuple[FileAudit, list[AuditFinding]]:
+    def _open(self, path: str, keys: Keys) -> tuple[FileAudit, list[Finding]]:
         with _AnyFile(path, keys, filesystem=self._filesystem) as file:
             policy = None if self._policy is None else self._policy.for_path(file.path)
             audit = OpenFileAudit(file, policy, self._guesses, self._scan)
@@ -227,7 +228,7 @@ class _Auditing:
         return magic, algorithm is not None
 
     def _closed(self, path: str, source: Source, error: KeyRetrievalError) \
-            -> tuple[FileAudit, list[AuditFinding]]:
+            -> tuple[FileAudit, list[Finding]]:
         """Audit a file with an encrypted footer whose key is not available."""
         result = FileAudit(path, ENCRYPTED_FOOTER, missing_keys=True, rows=None,
                            not_checked=[f"everything except its file id: {error.message}"])
@@ -239,14 +240,14 @@ class _Auditing:
         found = Traces().look(source, source.size - TAIL_SIZE - len(content))
         if not found.count:
             return result, []
-        return result, [AuditFinding(
+        return result, [new_finding(
             "trace", f"{found.count:,} plaintext Bloom filters were found in the file, of "
             f"{found.num_bytes:,} bytes; only its encrypted footer says which columns they belong "
             "to",
             "audit it with its keys: they are leaks unless their columns are unencrypted", path,
             evidence=found.evidence)]
 
-    def shared_ids(self) -> list[AuditFinding]:
+    def shared_ids(self) -> list[Finding]:
         """Find files with the same id that are not copies of each other."""
         findings = []
         by_id: dict[bytes, dict[str, bytes]] = defaultdict(dict)
@@ -256,7 +257,7 @@ class _Auditing:
             if len(set(files.values())) < 2:
                 continue
             names = sorted(files)
-            findings += [AuditFinding(
+            findings += [new_finding(
                 "shared-id", "the file has the same file id as "
                 + ", ".join(other for other in names[:6] if other != name)
                 + (", ..." if len(names) > 6 else "")
@@ -281,7 +282,7 @@ def _other_format(path: str, source: Source) -> str | None:
 
 
 def _without_match(policy: Policy, result: AuditResult,
-                   filesystem: pa_fs.FileSystem) -> list[AuditFinding]:
+                   filesystem: pa_fs.FileSystem) -> list[Finding]:
     columns: dict[Policy, set[str]] = {}  # by the policy for the paths of the files
     for file in result.files:
         if file.columns:
@@ -290,8 +291,8 @@ def _without_match(policy: Policy, result: AuditResult,
     missing = {own: own.without_match(found) for own, found in columns.items()}
     matched = {name for own, names in missing.items()
                for name in set(own.without_match(())) - set(names)}
-    return [AuditFinding("policy", f"{name!r} is sensitive according to the policy, but matches "
-                                    "no column in any readable file",
-                         "correct the policy if the name is misspelt", result.path)
+    return [new_finding("policy", f"{name!r} is sensitive according to the policy, but matches "
+                                   "no column in any readable file",
+                        "correct the policy if the name is misspelt", result.path)
             for name in dict.fromkeys(name for names in missing.values() for name in names)
             if name not in matched]

@@ -10,7 +10,8 @@ from typing import TypeAlias
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.auditing.result import AuditFinding, AuditResult, FileAudit
+from secure_bloom.auditing.result import AuditResult, FileAudit
+from secure_bloom.findings import Finding
 from secure_bloom.policy.policy import Policy
 from secure_bloom.policy.violations import UNENCRYPTED
 from secure_bloom.storage.versions import without_subtree
@@ -92,7 +93,7 @@ class AuditedFiles:
             return None
         return full[len(above):].lstrip("/")
 
-    def _note(self, findings: Iterable[AuditFinding]) -> None:
+    def _note(self, findings: Iterable[Finding]) -> None:
         self.known.update((finding.file, finding.column) for finding in findings
                           if finding.kind == UNENCRYPTED)
 

@@ -19,9 +19,9 @@ from secure_bloom.auditing.result import (
     PROTECTED,
     SIGNED_FOOTER,
     UNKNOWN,
-    AuditFinding,
     ColumnAudit,
     FileAudit,
+    new_finding,
 )
 from secure_bloom.crypto.modules import module_length
 from secure_bloom.display import shown
@@ -34,6 +34,7 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     UnsupportedError,
 )
+from secure_bloom.findings import Finding
 from secure_bloom.maintain.change import stored_filter
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.bloom_filter import (
@@ -76,7 +77,7 @@ class OpenFileAudit:
                  scan: bool):
         self._file, self._footer = file, file.footer
         self._policy, self._guesses, self._scan = policy, guesses, scan
-        self.findings: list[AuditFinding] = []
+        self.findings: list[Finding] = []
         self.result = FileAudit(file.name, rows=file.num_rows)
         self.filters = Disjoint(self._footer.start)
         self.indexes = Disjoint(self._footer.start, "column indexes")
@@ -131,12 +132,12 @@ class OpenFileAudit:
             self._not_checked(f"column {shown(violation.column)}: {violation.message}"
                               if violation.column is not None else violation.message)
             return
-        self.findings.append(AuditFinding(violation.kind, violation.message, _REWRITE,
-                                          self._file.name, violation.column, violation.row_groups))
+        self.findings.append(new_finding(violation.kind, violation.message, _REWRITE,
+                                         self._file.name, violation.column, violation.row_groups))
 
     def _find(self, kind: str, message: str, remedy: str, column: str | None = None,
               chunks: Sequence[ColumnChunk] = (), evidence: Sequence[str] = ()) -> None:
-        self.findings.append(AuditFinding(
+        self.findings.append(new_finding(
             kind, message, remedy, self._file.name, column,
             tuple(chunk.row_group for chunk in chunks), tuple(evidence)))
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from secure_bloom.auditing.result import AuditFinding, FileAudit
+from secure_bloom.auditing.result import FileAudit, new_finding
 from secure_bloom.display import count
 from secure_bloom.errors import AuthenticationError, FileError
+from secure_bloom.findings import Finding
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.inspection import IndexInfo, inspect_index
 from secure_bloom.index.table import Table
@@ -21,7 +22,7 @@ _UPDATE = "run secure-bloom index update"
 
 
 def audit_indexes(folders: Sequence[IndexFolder], files: Sequence[FileAudit],
-                  kms: CachedKms | None, policy: Policy | None) -> list[AuditFinding]:
+                  kms: CachedKms | None, policy: Policy | None) -> list[Finding]:
     """Return findings about indexes.
 
     Parameters
@@ -37,24 +38,24 @@ def audit_indexes(folders: Sequence[IndexFolder], files: Sequence[FileAudit],
 
 
 def _audited(folder: IndexFolder, files: Sequence[FileAudit], kms: CachedKms | None,
-             policy: Policy | None) -> Iterable[AuditFinding]:
+             policy: Policy | None) -> Iterable[Finding]:
     info = inspect_index(folder, kms, Table(folder.filesystem, folder.table).listing())
     if info.is_encrypted is False and (reason := _sensitive(folder, files, policy)):
-        yield AuditFinding("index", f"the index is not encrypted, but {reason}: anyone who has it "
-                                    "can test which values exist, and in which files", _ENCRYPT,
-                           folder.path, folder.column, evidence=_evidence(info))
+        yield new_finding("index", f"the index is not encrypted, but {reason}: anyone who has it "
+                                   "can test which values exist, and in which files", _ENCRYPT,
+                          folder.path, folder.column, evidence=_evidence(info))
     if isinstance(info.error, FileError):
         kind = "authentication" if isinstance(info.error, AuthenticationError) else "damaged"
-        yield AuditFinding(kind, f"the index cannot be read: {info.error.message}", _BUILD,
-                           folder.path, folder.column)
+        yield new_finding(kind, f"the index cannot be read: {info.error.message}", _BUILD,
+                          folder.path, folder.column)
     elif info.error is not None:
-        yield AuditFinding("stale-index", f"the index cannot be used: {info.error.message}", _BUILD,
-                           folder.path, folder.column)
+        yield new_finding("stale-index", f"the index cannot be used: {info.error.message}", _BUILD,
+                          folder.path, folder.column)
     elif info.uncovered:
         uncovered = count(info.uncovered, "file")
-        yield AuditFinding("stale-index", f"the index does not cover {uncovered}, so these are "
-                                          "searched without it", _UPDATE,
-                           folder.path, folder.column)
+        yield new_finding("stale-index", f"the index does not cover {uncovered}, so these are "
+                                         "searched without it", _UPDATE,
+                          folder.path, folder.column)
 
 
 def _sensitive(folder: IndexFolder, files: Iterable[FileAudit],

@@ -17,12 +17,12 @@ from secure_bloom.auditing.result import (
     PROTECTED,
     TOTALS_HEADER,
     UNKNOWN,
-    AuditFinding,
     AuditResult,
     ColumnAudit,
     totals_row,
 )
 from secure_bloom.display import count, shown
+from secure_bloom.findings import Finding
 from secure_bloom.html_page import (
     card,
     html_page,
@@ -95,7 +95,7 @@ def _cards(result: AuditResult) -> str:
 
 def _findings(result: AuditResult) -> str:
     """Render the findings; those of several files with the same remedy are merged."""
-    groups: dict[tuple[Any, ...], list[AuditFinding]] = defaultdict(list)
+    groups: dict[tuple[Any, ...], list[Finding]] = defaultdict(list)
     for finding in result.findings:
         groups[finding.kind, finding.column, finding.remedy].append(finding)
     ordered = sorted(groups.values(), key=lambda group: group[0].severity != "error")
@@ -104,7 +104,7 @@ def _findings(result: AuditResult) -> str:
         + more(len(ordered) - _MAX_FINDINGS, "kinds of findings and columns")
 
 
-def _finding(group: list[AuditFinding]) -> str:
+def _finding(group: list[Finding]) -> str:
     first = group[0]
     column = f" <code>{escape(shown(first.column))}</code>" if first.column else ""
     evidence = dict.fromkeys(one for finding in group[:_MAX_NAMES] for one in finding.evidence)
@@ -122,7 +122,7 @@ def _finding(group: list[AuditFinding]) -> str:
             f"<p><small>{', '.join(names)}</small></p></div>")
 
 
-def _row_groups(finding: AuditFinding) -> str:
+def _row_groups(finding: Finding) -> str:
     return f" ({count(len(finding.row_groups), 'row group')})" if finding.row_groups else ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from urllib.parse import unquote
 
-from secure_bloom.auditing.result import ENCRYPTED_FOOTER, NO_ENCRYPTION, AuditFinding
+from secure_bloom.auditing.result import ENCRYPTED_FOOTER, NO_ENCRYPTION, new_finding
 from secure_bloom.auditing.table_audit import OTHER_PARTITIONS, TableAudit
 from secure_bloom.display import count
 from secure_bloom.policy.rules import folded
@@ -51,7 +51,7 @@ class PlainFolder(TableAudit):
                 if self._is_sensitive_at(folder, name):
                     found[name] = found.get(name, 0) + number
         for name, number in sorted(found.items()):
-            self.found.append(AuditFinding(
+            self.found.append(new_finding(
                 UNENCRYPTED, "the column is sensitive, but its values are in the names of folders, "
                 "where anyone can read them", OTHER_PARTITIONS, self._table.folder, name,
                 evidence=(f"found in the paths of {count(number, 'file')}",)))

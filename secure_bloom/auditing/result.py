@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from secure_bloom.display import CheckResult, Result, count, shown
+from secure_bloom.display import Result, count, shown
+from secure_bloom.findings import CheckResult, Finding, Severity
 
 #: the kinds of findings, with their severity (error, warning or note) and meaning
-KINDS = {
+KINDS: dict[str, tuple[Severity, str]] = {
     "leak": ("error", "A plaintext Bloom filter on an encrypted column"),
     "unencrypted": ("error", "A sensitive column that is not encrypted"),
     "master-key": ("error", "A column or footer under another master key than the policy "
@@ -39,45 +40,10 @@ NO_ENCRYPTION, SIGNED_FOOTER, ENCRYPTED_FOOTER = "none", "signed footer", "encry
 UNREADABLE, NOT_PARQUET = "unknown", "not Parquet"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class AuditFinding(Result):
-    """A problem found in a file, an index or the log of a table.
-
-    Attributes
-    ----------
-    kind : str
-        One of :data:`KINDS`.
-    message : str
-        What is wrong; never a key or a value.
-    remedy : str
-        What to do about it.
-    file : str
-        The file, or the folder of the index or of the log.
-    column : str or None
-        Dotted path.
-    row_groups : tuple of int
-    evidence : tuple of str
-        What demonstrates the problem.
-    """
-
-    kind: str
-    message: str
-    remedy: str
-    file: str
-    column: str | None = None
-    row_groups: tuple[int, ...] = ()
-    evidence: tuple[str, ...] = ()
-
-    _derived = ("severity",)
-
-    @property
-    def severity(self) -> str:
-        """``"error"``, ``"warning"`` or ``"note"``."""
-        return KINDS[self.kind][0]
-
-    def _headline(self) -> str:
-        column = f", column {shown(self.column, 40)}" if self.column is not None else ""
-        return f"{self.severity} ({self.kind}): {shown(self.file, 60)}{column}"
+def new_finding(kind: str, message: str, remedy: str, file: str, column: str | None = None,
+                row_groups: tuple[int, ...] = (), evidence: tuple[str, ...] = ()) -> Finding:
+    """Return a finding of one of the :data:`KINDS`."""
+    return Finding(kind, KINDS[kind][0], message, file, column, row_groups, remedy, evidence)
 
 
 @dataclass(slots=True, repr=False)
@@ -223,12 +189,12 @@ class AuditResult(CheckResult):
     ----------
     path : str
     files : list of FileAudit
-    findings : list of AuditFinding
+    findings : list of Finding
     """
 
     path: str
     files: list[FileAudit] = field(default_factory=list)
-    findings: list[AuditFinding] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
 
     @property
     def complete(self) -> bool:

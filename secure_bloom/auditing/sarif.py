@@ -8,7 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from secure_bloom import __version__
-from secure_bloom.auditing.result import KINDS, AuditFinding, AuditResult
+from secure_bloom.auditing.result import KINDS, AuditResult
+from secure_bloom.findings import Finding
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -33,7 +34,7 @@ def to_sarif(result: AuditResult) -> dict[str, Any]:
         "results": [_result(finding, rules.index(finding.kind)) for finding in result.findings]}]}
 
 
-def _result(finding: AuditFinding, rule: int) -> dict[str, Any]:
+def _result(finding: Finding, rule: int) -> dict[str, Any]:
     text = ". ".join([finding.message, *finding.evidence, finding.remedy])
     location = _file(finding.file)
     if finding.column is not None:

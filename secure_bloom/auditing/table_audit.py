@@ -16,9 +16,9 @@ from secure_bloom.auditing.result import (
     LEAKING,
     SIGNED_FOOTER,
     UNREADABLE,
-    AuditFinding,
     ColumnAudit,
     FileAudit,
+    new_finding,
 )
 from secure_bloom.display import count, shown
 from secure_bloom.errors import (
@@ -28,6 +28,7 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     SecureBloomError,
 )
+from secure_bloom.findings import Finding
 from secure_bloom.policy.rules import folded
 from secure_bloom.policy.violations import UNENCRYPTED
 from secure_bloom.storage.versions import without_subtree
@@ -74,7 +75,7 @@ class TableAudit:
 
     Attributes
     ----------
-    found : list of AuditFinding
+    found : list of Finding
     unread : list of FileAudit
         One for each file of the log, and each live file, that could not be checked.
     """
@@ -88,7 +89,7 @@ class TableAudit:
         self._policy = None if audited.policy is None else audited.policy.for_path(
             without_subtree(audited.filesystem, table.folder)[1])
         self._all_are_sensitive = False
-        self.found: list[AuditFinding] = []
+        self.found: list[Finding] = []
         self.unread: list[FileAudit] = []
 
     def run(self) -> None:
@@ -139,7 +140,7 @@ class TableAudit:
     def _report_plaintext_file(self, file: FileAudit, message: str, remedy: str,
                                column: str | None = None) -> None:
         self._audited.known.add((file.file, column))
-        self.found.append(AuditFinding(UNENCRYPTED, message, remedy, file.file, column))
+        self.found.append(new_finding(UNENCRYPTED, message, remedy, file.file, column))
 
     def _may_be_open(self, path: str, column: str) -> bool:
         """Whether a rule of the policy says that the column may be in plaintext."""
@@ -167,8 +168,8 @@ class TableAudit:
         listed = ", ".join(map(shown, names[:_MAX_NAMES]))
         more = ", ..." if len(names) > _MAX_NAMES else ""
         evidence = (f"found in {count(len(names), 'file')}: {listed}{more}",) if names else ()
-        self.found.append(AuditFinding("log", message, remedy, self._log, column,
-                                       evidence=evidence))
+        self.found.append(new_finding("log", message, remedy, self._log, column,
+                                      evidence=evidence))
 
     def _add_live(self, names: Iterable[str], *, is_known: bool = True) -> None:
         """Add the live files that are not in the folder, or hidden; audit them if need be.
@@ -213,8 +214,8 @@ class TableAudit:
                 self._not_read(path, f"everything: {error}")
                 return None
             kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
-            self.found.append(AuditFinding(kind, f"this file of the table's log cannot be read: "
-                                           f"{error.message}", "restore it", path))
+            self.found.append(new_finding(kind, f"this file of the table's log cannot be read: "
+                                          f"{error.message}", "restore it", path))
         except (SecureBloomError, OSError) as error:
             self._not_read(path, f"everything: {error}", isinstance(error, KeyRetrievalError))
         return None

@@ -28,7 +28,7 @@ _MARKS = {"ok": "ok", "note": "-", "problem": "PROBLEM"}
 
 
 @dataclass(frozen=True)
-class Finding:
+class Outcome:
     """What was found out about one thing that secure_bloom uses.
 
     Attributes
@@ -77,8 +77,8 @@ def doctor(ctx: click.Context, kms: shared.OpenKms, key: str | None, as_json: bo
     ctx.exit(shared.BAD if problems else 0)
 
 
-def _python() -> Iterator[Finding]:
-    yield Finding("secure_bloom", "ok", f"{secure_bloom.__version__}, Python "
+def _python() -> Iterator[Outcome]:
+    yield Outcome("secure_bloom", "ok", f"{secure_bloom.__version__}, Python "
                   f"{platform.python_version()} on {platform.system()} {platform.machine()}")
     for name in _required():
         yield _package(name, f"pip install --upgrade {name}", is_required=True)
@@ -90,24 +90,24 @@ def _required() -> list[str]:
     return sorted(re.split(r"[^\w.-]", text)[0] for text in requirements if "extra" not in text)
 
 
-def _package(name: str, remedy: str, *, is_required: bool) -> Finding:
+def _package(name: str, remedy: str, *, is_required: bool) -> Outcome:
     try:
-        return Finding(name, "ok", importlib.metadata.version(name))
+        return Outcome(name, "ok", importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
-        return Finding(name, "problem" if is_required else "note", "not installed", remedy)
+        return Outcome(name, "problem" if is_required else "note", "not installed", remedy)
 
 
-def _kernels() -> Finding:
+def _kernels() -> Outcome:
     from secure_bloom.sbbf.kernel_choice import chosen
     choice = chosen()
     if choice.reason:
-        return Finding("kernels", "problem", f"numpy, which is slower: {choice.reason}",
+        return Outcome("kernels", "problem", f"numpy, which is slower: {choice.reason}",
                        "install a wheel, or build the package with numba installed: "
                        "pip install --force-reinstall --no-deps . in its sources")
-    return Finding("kernels", "ok", choice.name)
+    return Outcome("kernels", "ok", choice.name)
 
 
-def _extras() -> Iterator[Finding]:
+def _extras() -> Iterator[Outcome]:
     for extra, package, purpose in (
             ("aws", "boto3", "keys in AWS KMS"),
             ("azure", "azure-identity", "keys in Azure Key Vault"),
@@ -121,7 +121,7 @@ def _extras() -> Iterator[Finding]:
                        is_required=False)
 
 
-def _spark() -> Iterator[Finding]:
+def _spark() -> Iterator[Outcome]:
     if not _is_installed("pyspark"):
         return
     yield _java()
@@ -129,9 +129,9 @@ def _spark() -> Iterator[Finding]:
     python = os.environ.get("PYSPARK_PYTHON") or "python3"
     why = fault(python)
     if why is None:
-        yield Finding("Python of Spark's workers", "ok", shutil.which(python) or python)
+        yield Outcome("Python of Spark's workers", "ok", shutil.which(python) or python)
     else:
-        yield Finding("Python of Spark's workers", "note", f"{python} {why}",
+        yield Outcome("Python of Spark's workers", "note", f"{python} {why}",
                       f"in local mode, {sys.executable} is used instead; on a cluster, set "
                       "PYSPARK_PYTHON to a Python that has it")
 
@@ -140,50 +140,50 @@ def _is_installed(name: str) -> bool:
     return _package(name, "", is_required=False).state == "ok"
 
 
-def _java() -> Finding:
+def _java() -> Outcome:
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     remedy = (f"install Java {_OLDEST_JAVA} or newer, such as openjdk-{_OLDEST_JAVA}-jre-headless, "
               "and set JAVA_HOME to its folder")
     if java is None:
-        return Finding("Java", "problem", "there is no java on the PATH, and JAVA_HOME is not set",
+        return Outcome("Java", "problem", "there is no java on the PATH, and JAVA_HOME is not set",
                        remedy)
     try:
         text = subprocess.run([java, "-version"], capture_output=True, text=True,
                               errors="replace", timeout=_SECONDS, stdin=subprocess.DEVNULL).stderr
     except (OSError, subprocess.TimeoutExpired):
-        return Finding("Java", "problem", f"{java} cannot be run", remedy)
+        return Outcome("Java", "problem", f"{java} cannot be run", remedy)
     version = _JAVA_VERSION.search(text)
     if version is None or int(version[1]) < _OLDEST_JAVA:
-        return Finding("Java", "problem",
+        return Outcome("Java", "problem",
                        f"{java} is Java {version[1] if version else 'of an unknown version'}",
                        remedy)
-    return Finding("Java", "ok", f"{version[1]}, {java}")
+    return Outcome("Java", "ok", f"{version[1]}, {java}")
 
 
-def _keys(open_kms: shared.OpenKms, key: str | None) -> Iterator[Finding]:
+def _keys(open_kms: shared.OpenKms, key: str | None) -> Iterator[Outcome]:
     data_key = secrets.token_bytes(16)
     try:
         kms = open_kms()
         if kms is None:
-            yield Finding("keys", "note", "no KMS is named", "use --keys, or set "
+            yield Outcome("keys", "note", "no KMS is named", "use --keys, or set "
                           "SECURE_BLOOM_KEYRING or SECURE_BLOOM_KMS")
             return
         client: Any = getattr(kms, "client", kms)  # that of the environment is opened here
         kind = type(client).__name__
         if key is None:
-            yield Finding("keys", "ok", f"{kind} was opened; try a master key with --key")
+            yield Outcome("keys", "ok", f"{kind} was opened; try a master key with --key")
             return
         unwrapped = client.unwrap_key(client.wrap_key(data_key, key), key)
     except click.ClickException:  # wrong usage
         raise
     except Exception as error:  # a KMS of another package may raise any
-        yield Finding("keys", "problem", str(error) or type(error).__name__,
+        yield Outcome("keys", "problem", str(error) or type(error).__name__,
                       "check the name of the key, the address of the KMS or path of the keyring, "
                       "and that you may use the key to wrap and unwrap")
         return
     if unwrapped == data_key:
-        yield Finding("keys", "ok", f"{kind} wraps and unwraps with {key!r}")
+        yield Outcome("keys", "ok", f"{kind} wraps and unwraps with {key!r}")
     else:
-        yield Finding("keys", "problem", f"{kind} unwrapped another key than was wrapped with "
+        yield Outcome("keys", "problem", f"{kind} unwrapped another key than was wrapped with "
                       f"{key!r}", "do not write files with this KMS: they could not be read")

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from secure_bloom.auditing.result import (
-    NONE,
-    NOT_PARQUET,
-    TOTALS_HEADER,
-    AuditFinding,
-    AuditResult,
-    totals_row,
-)
+from secure_bloom.auditing.result import NONE, NOT_PARQUET, TOTALS_HEADER, AuditResult, totals_row
 from secure_bloom.cli.tables import SHOWN, and_more, by_message, list_files, render_table
 from secure_bloom.display import count, names, shown
 from secure_bloom.errors import (
@@ -27,6 +20,7 @@ from secure_bloom.errors import (
     UnsupportedError,
     error_location,
 )
+from secure_bloom.findings import Finding
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.keys.operations.inventory import Inventory
 from secure_bloom.keys.operations.rotation import RotationResult
@@ -358,9 +352,9 @@ def _audit_rows(result: AuditResult) -> Iterator[list[str]]:
                        "" if column.fpp is None else _rate([column.fpp])]
 
 
-def render_audit_findings(findings: list[AuditFinding]) -> list[str]:
+def render_audit_findings(findings: list[Finding]) -> list[str]:
     """Group findings that are the same for several files, with the evidence of the first."""
-    groups: dict[tuple[Any, ...], list[AuditFinding]] = defaultdict(list)
+    groups: dict[tuple[Any, ...], list[Finding]] = defaultdict(list)
     for finding in findings:
         groups[finding.kind, finding.column, finding.message, finding.remedy].append(finding)
     said = list(islice(groups.values(), SHOWN))
@@ -368,7 +362,7 @@ def render_audit_findings(findings: list[AuditFinding]) -> list[str]:
             *and_more(len(findings) - sum(map(len, said)), "findings: see --json or --html")]
 
 
-def _audit_finding(group: list[AuditFinding]) -> str:
+def _audit_finding(group: list[Finding]) -> str:
     finding = group[0]
     where = list_files([finding.file for finding in group]) \
         + (f", column {shown(finding.column)}" if finding.column else "")

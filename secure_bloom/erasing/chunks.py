@@ -11,7 +11,8 @@ from secure_bloom.maintain.build import build_filter
 from secure_bloom.maintain.copied_chunk import Part, filter_range
 from secure_bloom.parquet.bloom_filter import encode_filter, read_header
 from secure_bloom.parquet.column_chunk import ColumnChunk
-from secure_bloom.parquet.pages import StoredPages, copied_pages, placed_index
+from secure_bloom.parquet.page_index import placed_index
+from secure_bloom.parquet.pages import StoredPages, copied_pages
 from secure_bloom.parquet.placing import replace_pages
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK

@@ -15,7 +15,6 @@ from secure_bloom.public_names import public_names
 
 _HOME = {
     "Index": "secure_bloom.index.index",
-    "IndexFinding": "secure_bloom.index.integrity",
     "IndexInfo": "secure_bloom.index.inspection",
     "IndexRotation": "secure_bloom.index.rotation",
     "IndexVerification": "secure_bloom.index.integrity",
@@ -30,7 +29,6 @@ if TYPE_CHECKING:  # the same names, for mypy, pyright and editors
     from secure_bloom.index.index import Index as Index
     from secure_bloom.index.index import build as build
     from secure_bloom.index.inspection import IndexInfo as IndexInfo
-    from secure_bloom.index.integrity import IndexFinding as IndexFinding
     from secure_bloom.index.integrity import IndexVerification as IndexVerification
     from secure_bloom.index.lookup import Lookup as Lookup
     from secure_bloom.index.rotation import IndexRotation as IndexRotation

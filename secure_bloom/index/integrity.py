@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from secure_bloom.display import Result, count, shown
+from secure_bloom.display import count
 from secure_bloom.errors import FormatError, SecureBloomError
+from secure_bloom.findings import CheckResult, Finding
 from secure_bloom.index.column_index import ColumnIndex, Place
 from secure_bloom.index.column_segments import Portion, column_hashes, leaf_column
 from secure_bloom.index.file_table import FileEntry, content_id, footer_digest
@@ -41,46 +42,15 @@ KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class IndexFinding(Result):
-    """A problem found in an index or its table.
-
-    Attributes
-    ----------
-    kind : str
-        One of :data:`KINDS`.
-    message : str
-        What happened and what to do; never a key or a value.
-    file : str
-        A segment, or a file of the table, relative to the table.
-    column : str
-        Dotted path of the indexed column.
-    row_group : int or None
-    """
-
-    kind: str
-    message: str
-    file: str
-    column: str
-    row_group: int | None = None
-
-    def __str__(self) -> str:
-        group = "" if self.row_group is None else f", row group {self.row_group}"
-        return f"{self.file}: ({self.kind}) column {shown(self.column)}{group}: {self.message}"
-
-    def _headline(self) -> str:
-        return f"{shown(self.file, 40)}: {self.kind}"
-
-
 @dataclass(repr=False)
-class IndexVerification(Result):
+class IndexVerification(CheckResult):
     """The result of :meth:`secure_bloom.index.Index.verify`.
 
     Attributes
     ----------
     columns : list of str
         The indexed columns.
-    findings : list of IndexFinding
+    findings : list of Finding
     segments, pages, pairs : int
         How many were read and are valid.
     compared : int
@@ -92,7 +62,7 @@ class IndexVerification(Result):
     """
 
     columns: list[str]
-    findings: list[IndexFinding] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
     segments: int = 0
     pages: int = 0
     pairs: int = 0
@@ -102,19 +72,9 @@ class IndexVerification(Result):
 
     _derived = ("ok",)
 
-    @property
-    def ok(self) -> bool:
-        """Whether nothing was found. What was not in the sample may still be wrong."""
-        return not self.findings
-
     def _headline(self) -> str:
         return (f"{count(self.segments, 'segment')}, {count(self.pairs, 'pair')}, "
                 f"{count(self.compared, 'file')} compared, {count(len(self.findings), 'finding')}")
-
-    def _rows(self) -> tuple[list[str], Iterator[list[object]]]:
-        return (["kind", "file", "column", "row group", "message"],
-                ([one.kind, one.file, one.column, one.row_group, one.message]
-                 for one in self.findings))
 
 
 class ColumnVerification:
@@ -278,7 +238,8 @@ class ColumnVerification:
 
     def _report(self, kind: str, message: str, file: str, row_group: int | None = None) -> None:
         self._result.findings.append(
-            IndexFinding(kind, message, file, self._folder.column, row_group))
+            Finding(kind, "error", message, file, self._folder.column,
+                    () if row_group is None else (row_group,)))
 
 
 def _message(error: Exception) -> str:

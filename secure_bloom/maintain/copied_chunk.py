@@ -12,7 +12,8 @@ from secure_bloom.maintain.change import stored_filter
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.bloom_filter import copied_filter
 from secure_bloom.parquet.column_chunk import ColumnChunk
-from secure_bloom.parquet.pages import StoredPages, copied_pages, moved_index, placed_index
+from secure_bloom.parquet.page_index import moved_index, placed_index
+from secure_bloom.parquet.pages import StoredPages, copied_pages
 from secure_bloom.parquet.placing import move_pages, num_values, resize_pages
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.rewrite import Kept

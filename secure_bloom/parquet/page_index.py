@@ -20,6 +20,7 @@ from secure_bloom.parquet import thrift
 from secure_bloom.parquet.bloom_filter import ReadsAt
 from secure_bloom.parquet.chunk_states import RawStatistics
 from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.thrift import Struct
 
 # Field ids of parquet.thrift that this module uses.
 _LOCATIONS = 1  # OffsetIndex
@@ -161,3 +162,42 @@ def _read(source: ReadsAt, chunk: ColumnChunk, where: tuple[int, int] | None,
         if len(data) != length:
             raise FormatError("a page index extends beyond the end of the file")
         return bytes(data) if modules is None else modules.decrypt(data, module_type)
+
+
+# --- pages that were moved -----------------------------------------------------------------------
+
+def moved_index(offset_index: bytes, distance: int) -> bytes:
+    """Return an OffsetIndex whose pages were moved by some bytes.
+
+    Raises FormatError if the index is malformed.
+    """
+    struct, locations = _structs(offset_index)
+    for location in locations:
+        location.set_int(_OFFSET, thrift.I64, (location.get_int(_OFFSET) or 0) + distance)
+    return _with_locations(struct, locations)
+
+
+def placed_index(offset_index: bytes, start: int, sizes: list[int]) -> bytes:
+    """Return an OffsetIndex of pages that begin at an offset and have these sizes in bytes.
+
+    Raises FormatError if the index is malformed, or has another number of pages.
+    """
+    struct, locations = _structs(offset_index)
+    if len(locations) != len(sizes):
+        raise FormatError(f"the offset index has {len(locations)} pages, but the column chunk has "
+                          f"{len(sizes)}")
+    for location, size in zip(locations, sizes, strict=True):
+        location.set_int(_OFFSET, thrift.I64, start)
+        location.set_int(_PAGE_SIZE, thrift.I32, size)
+        start += size
+    return _with_locations(struct, locations)
+
+
+def _structs(offset_index: bytes) -> tuple[Struct, list[Struct]]:
+    struct, _ = thrift.decode(offset_index, {})
+    return struct, list(thrift.each(struct, _LOCATIONS, {}))
+
+
+def _with_locations(struct: Struct, locations: list[Struct]) -> bytes:
+    struct.set(_LOCATIONS, thrift.LIST, list(locations))
+    return thrift.encode(struct)

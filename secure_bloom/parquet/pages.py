@@ -27,8 +27,6 @@ _HEADER_V1, _DICTIONARY_HEADER, _HEADER_V2 = 5, 7, 8  # likewise
 _NUM_VALUES = 1  # DictionaryPageHeader, DataPageHeader, DataPageHeaderV2
 _NUM_ROWS = 3  # DataPageHeaderV2
 _LEVELS = 5, 6  # DataPageHeaderV2: bytes of definition and repetition levels
-_LOCATIONS = 1  # OffsetIndex
-_OFFSET, _PAGE_SIZE = 1, 2  # PageLocation
 _DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3  # PageType
 _DETAILS = {_DATA_PAGE: _HEADER_V1, _DICTIONARY_PAGE: _DICTIONARY_HEADER,
             _DATA_PAGE_V2: _HEADER_V2}
@@ -397,42 +395,3 @@ class _Window:
         self._data = self._data[size:]
         self.position += size
         self.left -= size
-
-
-# --- where pages are -----------------------------------------------------------------------------
-
-def moved_index(offset_index: bytes, distance: int) -> bytes:
-    """Return an OffsetIndex whose pages were moved by some bytes.
-
-    Raises FormatError if the index is malformed.
-    """
-    struct, locations = _locations(offset_index)
-    for location in locations:
-        location.set_int(_OFFSET, thrift.I64, (location.get_int(_OFFSET) or 0) + distance)
-    return _with_locations(struct, locations)
-
-
-def placed_index(offset_index: bytes, start: int, sizes: list[int]) -> bytes:
-    """Return an OffsetIndex of pages that begin at an offset and have these sizes in bytes.
-
-    Raises FormatError if the index is malformed, or has another number of pages.
-    """
-    struct, locations = _locations(offset_index)
-    if len(locations) != len(sizes):
-        raise FormatError(f"the offset index has {len(locations)} pages, but the column chunk has "
-                          f"{len(sizes)}")
-    for location, size in zip(locations, sizes, strict=True):
-        location.set_int(_OFFSET, thrift.I64, start)
-        location.set_int(_PAGE_SIZE, thrift.I32, size)
-        start += size
-    return _with_locations(struct, locations)
-
-
-def _locations(offset_index: bytes) -> tuple[Struct, list[Struct]]:
-    struct, _ = thrift.decode(offset_index, {})
-    return struct, list(thrift.each(struct, _LOCATIONS, {}))
-
-
-def _with_locations(struct: Struct, locations: list[Struct]) -> bytes:
-    struct.set(_LOCATIONS, thrift.LIST, list(locations))
-    return thrift.encode(struct)

@@ -18,6 +18,8 @@ from typing import Any
 from secure_bloom.errors import FormatError
 from secure_bloom.json_text import decode_json
 
+Answer = tuple[str, dict[str, Any]]  #: an outcome and its output
+
 
 @dataclass(frozen=True)
 class Operation:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow.fs as pa_fs
 
@@ -16,10 +14,10 @@ from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.parquet.row_ranges import ALL_PARTS
 from secure_bloom.sbbf.probes import ValueHashes
-from secure_bloom.validator.cases import Case
+from secure_bloom.validator.cases import Answer, Case
 
 
-def look_up(case: Case, hashes: np.ndarray) -> tuple[str, dict[str, Any]]:
+def look_up(case: Case, hashes: np.ndarray) -> Answer:
     """Look hashes of values up in the index next to a case."""
     keys = case.input.get("master_keys")
     kms = None if keys is None else CachedKms(InMemoryKms(
@@ -42,7 +40,7 @@ def _opened(case: Case, kms: CachedKms | None) -> ColumnIndex:
 
 
 def _answered(index: ColumnIndex, listing: dict[str, Stamp], hashes: np.ndarray) \
-        -> tuple[str, dict[str, Any]]:
+        -> Answer:
     coverage = index.coverage(listing)
     found: set[tuple[int, str, int, int]] = set()
     probes = ValueHashes(hashes, np.arange(hashes.size), np.empty(0, np.int64))

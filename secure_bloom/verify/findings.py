@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from secure_bloom.display import CheckResult, Result, count, shown
+from secure_bloom.display import Result, count, shown
+from secure_bloom.findings import CheckResult, Finding, Severity
 
 #: the kinds of findings, with their severity
-KINDS = {
+KINDS: dict[str, Severity] = {
     "footer": "error",  # it cannot be read
     "authentication": "error",  # encrypted data does not authenticate under its key
     "place": "error",  # a filter is outside the data
@@ -26,48 +27,11 @@ KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class VerifyFinding(Result):
-    """A problem found in a file.
-
-    Attributes
-    ----------
-    kind : str
-        One of :data:`KINDS`.
-    message : str
-        What happened and what to do; never a key or a value.
-    file : str
-    row_group : int or None
-    column : str or None
-        Dotted path.
-    """
-
-    kind: str
-    message: str
-    file: str
-    row_group: int | None = None
-    column: str | None = None
-
-    _derived = ("severity",)
-
-    @property
-    def severity(self) -> str:
-        """``"error"`` or ``"warning"``."""
-        return KINDS[self.kind]
-
-    @property
-    def text(self) -> str:
-        """The whole finding without the file name."""
-        places = ([] if self.row_group is None else [f"row group {self.row_group}"]) \
-            + ([] if self.column is None else [f"column {shown(self.column)}"])
-        where = f"{', '.join(places)}: " if places else ""
-        return f"{self.severity} ({self.kind}): {where}{self.message}"
-
-    def __str__(self) -> str:
-        return f"{self.file}: {self.text}"
-
-    def _headline(self) -> str:
-        return f"{shown(self.file, 40)}: {self.text}"
+def new_finding(kind: str, message: str, file: str, row_group: int | None = None,
+                column: str | None = None) -> Finding:
+    """Return a finding of one of the :data:`KINDS`."""
+    return Finding(kind, KINDS[kind], message, file, column,
+                   () if row_group is None else (row_group,))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -119,7 +83,7 @@ class VerifyResult(CheckResult):
     Attributes
     ----------
     file : str
-    findings : tuple of VerifyFinding
+    findings : tuple of Finding
     filters : tuple of FilterCheck
         One for each filter, by row group and column, and one for each column chunk that may have a
         filter, if that cannot be determined without its key.
@@ -130,7 +94,7 @@ class VerifyResult(CheckResult):
     """
 
     file: str
-    findings: tuple[VerifyFinding, ...] = ()
+    findings: tuple[Finding, ...] = ()
     filters: tuple[FilterCheck, ...] = ()
     not_checked: str | None = None
     missing_keys: bool = False
@@ -154,9 +118,7 @@ class VerifyResult(CheckResult):
 
     def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         if self.findings:
-            return ("finding", "row group", "column", "what"), (
-                (finding.kind, finding.row_group, finding.column, finding.message)
-                for finding in self.findings)
+            return super()._rows()
         return ("row group", "column", "values", "not checked"), (
             (check.row_group, check.column, check.values, check.not_checked)
             for check in self.filters)

@@ -19,6 +19,7 @@ from secure_bloom.errors import (
     UnsupportedError,
     error_location,
 )
+from secure_bloom.findings import Finding
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.parquet.bloom_filter import (
     PLAIN,
@@ -38,7 +39,7 @@ from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
 from secure_bloom.storage.files import FilePath, FileSource
-from secure_bloom.verify.findings import FilterCheck, VerifyFinding, VerifyResult
+from secure_bloom.verify.findings import FilterCheck, VerifyResult, new_finding
 from secure_bloom.verify.measure import ColumnHashes, Comparison, compare, measure_false_positives
 
 OVER_FULL = 0.1  #: false-positive rate from which a filter is reported as over-full
@@ -103,7 +104,7 @@ def verify_file(source: FileSource, keys: Keys = None, *, columns: Iterable[str]
         message = f"{error.message}; nothing else could be checked. Replace the file " \
             "with a good copy"
         name = error.file or ""
-        return VerifyResult(name, (VerifyFinding(kind, message, name),))
+        return VerifyResult(name, (new_finding(kind, message, name),))
     except KMS_FAULTS:
         raise
     except (KeyRetrievalError, UnsupportedError) as error:
@@ -159,7 +160,7 @@ class _Verification:
         self._rows_done, self._rows = 0, 1
         self._filters = Disjoint(self._footer.start)
         self._pages_read = Disjoint(self._footer.start, "pages")
-        self._findings: list[VerifyFinding] = []
+        self._findings: list[Finding] = []
         self._checks: list[FilterCheck] = []
         self._missing_keys = False
         self._columns = {column.ordinal for column in file.columns} if columns is None \
@@ -171,8 +172,8 @@ class _Verification:
             if requirement is not None:
                 requirement.check(self._footer, self._file.path)
         except AuthenticationError as error:
-            self._findings.append(VerifyFinding("policy", error.message, self._file.name,
-                                          error.row_group, error.column))
+            self._findings.append(new_finding("policy", error.message, self._file.name,
+                                              error.row_group, error.column))
         except FormatError:
             pass  # reported when the filter was located
 
@@ -201,7 +202,7 @@ class _Verification:
 
     def _report(self, kind: str, chunk: ColumnChunk, message: str) -> None:
         if self._is_wanted(chunk):
-            self._findings.append(VerifyFinding(kind, message, self._file.name, **chunk.place))
+            self._findings.append(new_finding(kind, message, self._file.name, **chunk.place))
 
     def _note(self, chunk: ColumnChunk, reason: str | None = None, **figures: Any) -> None:
         if self._is_wanted(chunk):

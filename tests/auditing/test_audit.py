@@ -23,6 +23,7 @@ from secure_bloom.examples.leaking_file import leaking_file
 from secure_bloom.parquet.bloom_filter import encode_filter
 from secure_bloom.parquet.header import encode_header
 from secure_bloom.policy import Policy
+from secure_bloom.reading.open_file import OpenFile
 from tests.forging import with_exposed_metadata
 from tests.maintain.helpers import ENCRYPTED, KMS, SIGNED, TABLE, UNIFORM, WAYS, leaking, without
 from tests.peers.examples import MODES, write
@@ -48,7 +49,7 @@ def good(path, encryption=SIGNED, **options):
 
 def changed(path, change, keys=KMS):
     """The file with another footer; ``change`` gets the footer, and bytes to append to."""
-    file = ParquetFile(path, keys)
+    file = OpenFile(path, keys)
     data = bytearray(path.read_bytes()[:file.footer.start])
     change(file.footer, data)
     path.write_bytes(bytes(data) + file.footer.to_bytes())
@@ -149,7 +150,7 @@ def test_after_seal_guessing_fails(tmp_path, way):
     data = path.read_bytes()
     # What anybody can still find are the filters of the plain column.
     column = None if way == "uniform" else "city"
-    file = ParquetFile(path, KMS)
+    file = OpenFile(path, KMS)
     plain = {chunk.bloom_filter[0] for chunk in file.footer.column_chunks()
              if chunk.column.path == column}
     assert {offset for offset, _ in find_plain_filters(file, file.footer.start)} == plain
@@ -213,7 +214,7 @@ def test_statistics_beside_the_encrypted_ones(tmp_path):
 def test_a_column_index_in_plaintext(tmp_path):
     plain = tmp_path / "plain.parquet"
     pq.write_table(TABLE, plain, write_page_index=True)
-    other = ParquetFile(plain)
+    other = OpenFile(plain)
     offset, length = other.footer.row_groups[0][0].column_index
     index = other.read_at(length, offset)
 

@@ -4,7 +4,7 @@ import pytest
 
 from secure_bloom import audit, seal
 from secure_bloom.auditing.page import render_page
-from secure_bloom.auditing.result import AuditFinding, AuditResult, ColumnAudit, FileAudit
+from secure_bloom.auditing.result import AuditResult, ColumnAudit, FileAudit, new_finding
 from secure_bloom.cli.report import render_audit
 from secure_bloom.policy import Policy
 from tests.browser import is_in_order
@@ -58,7 +58,7 @@ def test_a_good_file(show, tmp_path):
 
 
 def test_names_from_files_are_text(show):
-    finding = AuditFinding("leak", HOSTILE, HOSTILE, HOSTILE, HOSTILE, (0,), (HOSTILE,))
+    finding = new_finding("leak", HOSTILE, HOSTILE, HOSTILE, HOSTILE, (0,), (HOSTILE,))
     file = FileAudit(HOSTILE, "none", [ColumnAudit(HOSTILE, "leaking", True, True, 1, 10, .5, .1)],
                      [HOSTILE])
     page = show(AuditResult(HOSTILE, [file], [finding]))
@@ -72,7 +72,7 @@ def test_many_files(show):
     files = [FileAudit(f"part-{i}.parquet", "signed footer",
                        [ColumnAudit("ssn", "leaking", True, True, 2, 100, 0.3, 0.01)])
              for i in range(1000)]
-    findings = [AuditFinding("leak", "m", "r", file.file, "ssn") for file in files]
+    findings = [new_finding("leak", "m", "r", file.file, "ssn") for file in files]
     page = show(AuditResult("data", files, findings))
     assert is_in_order(page)
     assert page.locator(".finding").count() == 1 and "and 980 more" in page.inner_text(".finding")
@@ -83,7 +83,7 @@ def test_many_files(show):
 def test_nothing_that_was_found_is_left_out():
     places = ["in the footer", "in a column index"]
     page = render_page(AuditResult("a", [FileAudit("f"), FileAudit("g")], [
-        AuditFinding("statistics", f"it stands {place}", "write it again", file, "ssn")
+        new_finding("statistics", f"it stands {place}", "write it again", file, "ssn")
         for file in "fg" for place in places]))
     assert [page.count(f"It stands {place}.") for place in places] == [1, 1]
 

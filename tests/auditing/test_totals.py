@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from secure_bloom import EncryptionConfiguration, attach, audit, write_table
 from secure_bloom.auditing.page import render_page
 from secure_bloom.auditing.result import (
-    AuditFinding,
     AuditResult,
     ColumnAudit,
     ColumnTotals,
     FileAudit,
+    new_finding,
 )
 from secure_bloom.auditing.sarif import to_sarif
 from secure_bloom.cli import main
@@ -153,7 +153,7 @@ def large(**options) -> AuditResult:
                        [ColumnAudit("ssn", "leaking", True, filters=1, plain_filters=1, **options),
                         ColumnAudit("city")], [f"file {i}"] if i % 2 else ["filters"])
              for i in range(MANY)]
-    findings = [AuditFinding("unencrypted", "m", "r", file.file, "ssn") for file in files]
+    findings = [new_finding("unencrypted", "m", "r", file.file, "ssn") for file in files]
     return AuditResult("data", files, findings)
 
 
@@ -175,7 +175,7 @@ def test_many_columns_are_cut_off_everywhere_but_in_json():
     columns = [ColumnAudit(f"c{i}", "open", filters=1, bytes=9, fill=.5, fpp=.1)
                for i in range(2000)]
     result = AuditResult("data", [FileAudit(f"{i}", "none", columns) for i in range(20)],
-                         [AuditFinding("leak", "m", "r", "0", f"c{i}") for i in range(2000)])
+                         [new_finding("leak", "m", "r", "0", f"c{i}") for i in range(2000)])
     assert len(render_audit(result).splitlines()) < 120
     assert len(render_page(result)) < 250_000
     assert len(result.to_dict()["columns"]) == 2000
@@ -185,7 +185,7 @@ def test_long_names_are_cut_off_everywhere_but_in_json():
     name = "n" * 100_000
     result = AuditResult("data", [FileAudit(str(i), "none", [ColumnAudit(
         name, "open", filters=1, bytes=9, fill=.5, fpp=.1)]) for i in range(30)],
-        [AuditFinding("leak", "m", "r", str(i), name) for i in range(30)])
+        [new_finding("leak", "m", "r", str(i), name) for i in range(30)])
     assert len(render_audit(result)) < 20_000 and len(render_page(result)) < 50_000
     assert name in "".join(result.json_parts())
 

@@ -106,8 +106,8 @@ def test_json(folder, changed):
     assert first.keys() == {"file", "ok", "not_checked", "missing_keys", "findings", "filters"}
     assert (first["file"], first["ok"], second["ok"]) == (str(changed), False, True)
     [finding] = first["findings"]
-    assert (finding["severity"], finding["kind"], finding["row_group"], finding["column"]) \
-        == ("error", "authentication", 1, "ssn")
+    assert (finding["severity"], finding["kind"], finding["row_groups"], finding["column"]) \
+        == ("error", "authentication", [1], "ssn")
     assert [(check["row_group"], check["column"], check["values"]) for check in first["filters"]] \
         == [(0, "ssn", 150), (0, "city", 150), (1, "ssn", None), (1, "city", 150)]
 

@@ -285,7 +285,7 @@ def test_verify_names_damage_and_files_that_changed(table):
     data[20] ^= 1  # in a page
     segment.write_bytes(data)
     result = run("verify", table)
-    assert result.exit_code == 1 and f"{segment.name}: (segment)" in result.stdout
+    assert result.exit_code == 1 and f"{segment.name}: error (segment)" in result.stdout
 
 
 def test_verify_needs_the_key(table, monkeypatch):

@@ -243,7 +243,7 @@ def test_what_a_key_encrypts_is_counted_over_both_versions_if_it_stays(tmp_path,
 # --- operations that change no rows --------------------------------------------------------------
 
 def filter_of(path, keys) -> bytes:
-    file = ParquetFile(path, keys)
+    file = OpenFile(path, keys)
     start, size = file.footer.row_groups[0][0].bloom_filter
     return file.read_at(size, start)
 

@@ -83,8 +83,8 @@ def test_a_planted_omission_is_found(tmp_path, monkeypatch):
     build(tmp_path, "ssn", KMS)
     result = verify(tmp_path)
     [finding] = result.findings
-    assert (finding.kind, finding.file, finding.row_group, finding.column) == \
-        ("omission", "1.parquet", 1, "ssn")
+    assert (finding.kind, finding.file, finding.row_groups, finding.column) == \
+        ("omission", "1.parquet", (1,), "ssn")
     assert "1 of 10 values" in finding.message and not result.ok
     assert "secret-" not in str(finding) + repr(finding) + str(result.to_dict())
     assert result._repr_html_().count("omission") == 1
@@ -96,7 +96,7 @@ def test_a_row_group_that_was_skipped_is_found(tmp_path, monkeypatch):
         part for part in original(file, column) if part[0] != 1))
     write(tmp_path / "0.parquet", [f"{n}" for n in range(20)], rows=10)
     build(tmp_path, "ssn", KMS)
-    assert [(one.kind, one.row_group) for one in verify(tmp_path).findings] == [("omission", 1)]
+    assert [(one.kind, one.row_groups) for one in verify(tmp_path).findings] == [("omission", (1,))]
 
 
 def test_a_damaged_segment_is_found_and_the_others_are_still_checked(table):

@@ -128,7 +128,7 @@ def test_verify_finds_ranges_that_miss_a_row(tmp_path, monkeypatch):
         _write(tmp_path / "0.parquet", _rows(0))
         build(tmp_path, "ssn", KMS)
         found = Index.open(tmp_path, KMS).verify(None).findings
-    assert {(one.kind, one.row_group) for one in found} == {("omission", 0), ("omission", 1)}
+    assert {(one.kind, one.row_groups) for one in found} == {("omission", (0,)), ("omission", (1,))}
 
 
 @pytest.mark.parametrize("way", ["build", "write_dataset"])

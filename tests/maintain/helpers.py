@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from secure_bloom import EncryptionConfiguration, ParquetFile
+from secure_bloom import EncryptionConfiguration
 from secure_bloom.examples.leaking_file import leaking_file
 from secure_bloom.keys import InMemoryKms
+from secure_bloom.reading.open_file import OpenFile
 
 KEYS = {"footer": b"f" * 16, "pii": b"p" * 16, "other": b"o" * 16}
 KMS = InMemoryKms(KEYS)
@@ -33,7 +34,7 @@ def leaking(path: Path, encryption=SIGNED, columns=("ssn", "name", "city")) -> P
 
 def bitsets(path: Path, column: str) -> list[bytes]:
     """The plaintext bitsets that stand in the file where the footer says."""
-    file = ParquetFile(path, KMS)
+    file = OpenFile(path, KMS)
     places = [chunks[[c.path for c in file.columns].index(column)].bloom_filter
               for chunks in file.footer.row_groups]
     return [file.read_at(length, offset)[-32:] for offset, length in places]

@@ -56,7 +56,7 @@ def written(path, encryption=SIGNED, filters=(), **options) -> Path:
 
 def stored(path) -> dict[tuple[int, str], bytes]:
     """The bytes of each filter, by row group and column."""
-    file = ParquetFile(path, KMS)
+    file = OpenFile(path, KMS)
     return {(one.row_group, one.column): file.read_at(one.length, one.offset)
             for one in file.bloom_filters}
 
@@ -140,7 +140,7 @@ def test_a_nonce_is_never_used_twice(tmp_path):
     seen = set()
     for _ in range(5):
         attach(path, {"ssn": True}, KMS, replace=True)
-        file = ParquetFile(path, KMS)
+        file = OpenFile(path, KMS)
         for info in file.bloom_filters:
             data = file.read_at(info.length, info.offset)
             header = 4 + int.from_bytes(data[:4], "little")

@@ -12,6 +12,7 @@ from secure_bloom.errors import AuthenticationError, FormatError
 from secure_bloom.keys.operations.rotation import rotate_master_keys
 from secure_bloom.maintain import offset_indexes
 from secure_bloom.parquet.placing import set_column_index, set_offset_index
+from secure_bloom.reading.open_file import OpenFile
 from tests.maintain.helpers import KMS, TABLE, WAYS, without
 from tests.maintain.test_hostile import as_pyarrow_reads, changed, changes
 from tests.modes import MODES
@@ -24,7 +25,7 @@ NESTED = pa.table({"n": range(300), "l": [list(range(i % 5)) for i in range(300)
 
 
 def all_indexed(path, keys=KMS) -> dict:
-    with ParquetFile(path, keys) as file:
+    with OpenFile(path, keys) as file:
         check_offset_indexes(file)
         return {(chunk.row_group, chunk.column.path): indexed_pages(file, chunk)
                 for chunk in file.footer.column_chunks()}
@@ -47,7 +48,7 @@ def test_the_indexes_are_those_of_the_writer(tmp_path, mode):
     assert ParquetFile(path, mode.keys).read().equals(table)
     assert verify_file(path, mode.keys).ok
     assert attach(path, keys=mode.keys, page_index=True).unchanged == 1
-    with ParquetFile(path, mode.keys) as file:
+    with OpenFile(path, mode.keys) as file:
         for chunk in file.footer.column_chunks():
             start, _ = chunk.offset_index
             plain = b"\x19" in file.read_at(1, start)  # the list of an OffsetIndex
@@ -172,7 +173,7 @@ def test_pages_and_footers_that_say_something_else(tmp_path_factory, changes):
         assert path.read_bytes() == before
         return
     assert as_pyarrow_reads(path.read_bytes()) == as_pyarrow_reads(before)
-    with ParquetFile(path) as file:
+    with OpenFile(path) as file:
         check_offset_indexes(file)
 
 
@@ -217,7 +218,7 @@ def test_an_index_of_another_place_is_not_taken_over(tmp_path):
     first, second = (file.footer.row_groups[number][0] for number in (0, 1))
     set_offset_index(first, *second.offset_index)
     path.write_bytes(path.read_bytes()[:file.footer.start] + file.footer.to_bytes())
-    with ParquetFile(path, KMS) as changed, pytest.raises(AuthenticationError):
+    with OpenFile(path, KMS) as changed, pytest.raises(AuthenticationError):
         indexed_pages(changed, changed.footer.row_groups[0][0])
     with pytest.raises(FormatError, match="overlap"):
         erase(path, "ssn", ["000000090"], KMS, max_share=1)

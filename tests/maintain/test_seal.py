@@ -19,6 +19,7 @@ from secure_bloom.examples.leaking_file import leaking_file
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.parquet.bloom_filter import detect_filter
+from secure_bloom.reading.open_file import OpenFile
 from tests.maintain.helpers import KEYS, KMS, SIGNED, TABLE, WAYS, leaking, without
 from tests.peers.keys import Keys, KeyTools
 
@@ -32,7 +33,7 @@ def leaks(path, keys=KMS) -> set[str]:
 
 def plain_bitsets(path, column: str) -> list[bytes]:
     """What stands where the footer says, as far as it is a plaintext filter."""
-    file = ParquetFile(path, KMS)
+    file = OpenFile(path, KMS)
     [ordinal] = [c.ordinal for c in file.columns if c.path == column]
     found = []
     for chunks in file.footer.row_groups:
@@ -201,7 +202,7 @@ def test_the_bytes_between(tmp_path):
     file = ParquetFile(path, KMS)
     places = [chunks[0].bloom_filter for chunks in file.footer.row_groups]
     strip(path, KMS)
-    stripped = ParquetFile(path, KMS)
+    stripped = OpenFile(path, KMS)
     for offset, length in places[:-1]:
         assert stripped.read_at(length, offset) == bytes(length)
     assert stripped.footer.start == places[-1][0]

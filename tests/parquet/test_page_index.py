@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secure_bloom import ParquetFile
 from secure_bloom.errors import FormatError
 from secure_bloom.parquet import page_index, thrift
 from secure_bloom.parquet.page_index import _locations, read_bounds, read_data_pages
 from secure_bloom.parquet.single_pages import _first_level_is_zero
 from secure_bloom.parquet.thrift import Struct
+from secure_bloom.reading.open_file import OpenFile
 
 INT64 = st.integers(-2**63, 2**63 - 1)
 
@@ -56,7 +56,7 @@ def _file(**options):
     sink = io.BytesIO()
     pq.write_table(table, sink, write_page_index=True, data_page_size=1000, write_batch_size=100,
                    use_dictionary=False, **options)
-    return ParquetFile(sink.getvalue())._file
+    return OpenFile(sink.getvalue())
 
 
 def test_pages_and_bounds_of_a_file():

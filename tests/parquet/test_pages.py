@@ -14,7 +14,8 @@ from secure_bloom.errors import AuthenticationError, FormatError
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.chunk_modules import ChunkModules
 from secure_bloom.parquet.page_format import PageFormat
-from secure_bloom.parquet.pages import StoredPages, copied_pages, moved_index, placed_index
+from secure_bloom.parquet.page_index import moved_index, placed_index
+from secure_bloom.parquet.pages import StoredPages, copied_pages
 from secure_bloom.parquet.placing import (
     move_pages,
     replace_pages,

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from secure_bloom import ParquetFile, attach
+from secure_bloom import attach
+from secure_bloom.reading.open_file import OpenFile
 from tests.maintain.test_peers import WRITERS
 from tests.modes import MODES, Mode
 from tests.page_indexes import Page, indexed_pages, page_bounds
@@ -37,7 +38,7 @@ def of_java(parquet_java: ParquetJava, path: Path, keys) -> dict[tuple[int, str]
 
 def of_ours(path: Path, keys) -> dict[tuple[int, str], tuple]:
     """The same as secure_bloom reads them."""
-    with ParquetFile(path, keys) as file:
+    with OpenFile(path, keys) as file:
         return {(chunk.row_group, chunk.column.path):
                 (indexed_pages(file, chunk), page_bounds(file, chunk))
                 for chunk in file.footer.column_chunks()}

@@ -14,6 +14,7 @@ from secure_bloom import (
 )
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys import Keyring
+from secure_bloom.reading.open_file import OpenFile
 from tests.page_indexes import check_offset_indexes
 
 pytestmark = pytest.mark.spark
@@ -77,7 +78,7 @@ def test_encrypted_files(spark, tmp_path, encrypted):
     ring = Keyring(keyring)
     for change in result.changed:
         assert verify_file(change.file, ring).ok
-        assert check_offset_indexes(ParquetFile(change.file, ring)) == 4
+        assert check_offset_indexes(OpenFile(change.file, ring)) == 4
         infos = ParquetFile(change.file, ring).bloom_filters
         assert {(info.column, info.encrypted) for info in infos} == {("ssn", True), ("id", False)}
     assert checksum(spark.read.format("secure_parquet").option("keys", keyring)

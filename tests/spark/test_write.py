@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from secure_bloom import ParquetFile, read_table
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.spark.schema.sensitivity import mark
 from tests.page_indexes import check_offset_indexes
 from tests.spark.helpers import PLAINTEXT, people, read, refusal, uses_spark, visible, write
@@ -134,7 +135,7 @@ def test_encrypted_files_in_hive_folders(spark, tmp_path, keyring, encrypted):
         for file in files(folder / part, keyring):
             assert [info.encrypted for info in file.bloom_filters] == [True]
             assert file.schema.names == ["ssn", "id"]
-            assert check_offset_indexes(file) == 2
+            assert check_offset_indexes(OpenFile(file.name, keyring)) == 2
     found = read_table(folder, keys=keyring, filters=[("ssn", "==", "ssn-77")])
     assert found.to_pylist() == [{"ssn": "ssn-77", "id": 77, "city": "city-7"}]
     assert read_table(folder, keys=keyring).num_rows == 100

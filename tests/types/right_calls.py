@@ -143,7 +143,7 @@ def read(folder: Path, kms: KmsClient) -> None:
     result = secure_bloom.verify_file("x.parquet", kms, columns=["a"])
     assert_type(result, VerifyResult)
     for finding in result.findings:
-        assert_type(finding.row_group, int | None)
+        assert_type(finding.row_groups, tuple[int, ...])
 
 
 def maintain(folder: Path) -> None:

@@ -20,7 +20,7 @@ from secure_bloom.parquet.bloom_filter import encode_filter
 from secure_bloom.parquet.header import encode_header
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.validator import load_cases
-from secure_bloom.validator.ours import _ways
+from secure_bloom.validator.files import ways
 from secure_bloom.verify.findings import KINDS
 from tests import modes
 from tests.peers import examples
@@ -54,7 +54,8 @@ def written(mode=modes.PLAINTEXT, table=TABLE, columns=FILTERED, options=OPTIONS
 
 
 def kinds(result) -> list[tuple]:
-    return [(finding.kind, finding.row_group, finding.column) for finding in result.findings]
+    return [(finding.kind, next(iter(finding.row_groups), None), finding.column)
+            for finding in result.findings]
 
 
 def assert_all_right(result, filters: int) -> None:
@@ -267,7 +268,7 @@ def test_what_stands_there_is_no_filter(payload):
     file = File()
     file.append("id", payload)
     [finding] = file.verify().findings
-    assert (finding.row_group, finding.column) == (0, "id")
+    assert (finding.row_groups, finding.column) == ((0,), "id")
     assert finding.kind == ("length" if payload == plain_filter()[0] else "damaged")
     file = File(SIGNED)
     file.append("ssn", payload[:16] + b"\xff" * 40)
@@ -378,7 +379,7 @@ def test_faulty_test_vectors_are_found_and_good_ones_pass():
     cases = load_cases(VECTORS, ["files"])
     assert len(cases) > 500
     for case in cases:
-        result = verify_file(case.path, _ways(**case.input)[0])
+        result = verify_file(case.path, ways(**case.input)[0])
         # the vector "empty filter" is right as a file, and denies its data
         assert result.ok == (case.outcome not in ("malformed", "authentication_failed")
                              and "empty-filter" not in case.name), case.name
@@ -391,7 +392,7 @@ def test_faulty_test_vectors_are_found_and_good_ones_pass():
 def test_results_are_plain_data():
     result = verify_file(written(columns=["id"], options=BloomFilterOptions(max_bytes=32)))
     as_dict = result.to_dict()
-    assert as_dict["findings"][0].keys() == {"severity", "kind", "message", "file", "row_group",
-                                             "column"}
+    assert as_dict["findings"][0].keys() == {"kind", "severity", "message", "file", "column",
+                                             "row_groups", "remedy", "evidence"}
     assert as_dict["filters"][0] == dataclasses.asdict(result.filters[0])
     assert set(KINDS.values()) == {"error", "warning"}

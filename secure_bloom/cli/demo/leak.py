@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from secure_bloom import EncryptionConfiguration, ParquetFile, SplitBlockBloomFilter, audit, seal
+from secure_bloom import EncryptionConfiguration, SplitBlockBloomFilter, audit, seal
 from secure_bloom.cli.demo.story import Bar, Bars, Code, Story
 from secure_bloom.errors import FormatError
 from secure_bloom.examples.leaking_file import leaking_file
 from secure_bloom.keys import NO_KEYS, Keyring
 from secure_bloom.parquet.header import decode_header
 from secure_bloom.parquet.schema import find_column
+from secure_bloom.reading.open_file import OpenFile
 
 _ROW_GROUP_ROWS = 100_000
 
@@ -50,7 +51,7 @@ def make_and_find(story: Story, flights: pa.Table, output: Path, keyring: Keyrin
 def _confirmed(path: Path, guesses: list[str]) -> list[str]:
     """The guesses that the plaintext filters of a file confirm, read without keys."""
     hits = np.zeros(len(guesses), bool)
-    with ParquetFile(path, NO_KEYS) as file:
+    with OpenFile(path, NO_KEYS) as file:
         column = find_column(file.columns, "tailnum")
         for chunks in file.footer.row_groups:
             offset, length = chunks[column.ordinal].bloom_filter or (0, None)

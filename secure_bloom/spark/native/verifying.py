@@ -21,6 +21,7 @@ from secure_bloom.errors import (
     UnsupportedError,
     error_location,
 )
+from secure_bloom.findings import Finding
 from secure_bloom.keys.material import find_material
 from secure_bloom.keys.retrieval import open_client
 from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, Disjoint, detect_filter, read_filter
@@ -41,7 +42,7 @@ from secure_bloom.storage.summary_files import SUMMARY_NAMES
 from secure_bloom.storage.table_formats import is_deletion_vector
 from secure_bloom.storage.versions import without_subtree
 from secure_bloom.storage.visibility import files_below, is_hidden
-from secure_bloom.verify.findings import VerifyFinding
+from secure_bloom.verify.findings import new_finding
 
 if TYPE_CHECKING:
     from secure_bloom.encryption import EncryptionConfiguration
@@ -151,10 +152,10 @@ def verify(path: FilePath, *, encryption: EncryptionConfiguration | None = None,
         "row_groups", "encrypted_filters", "plain_filters", "without_filter")))
 
 
-def _summaries(paths: Iterable[str]) -> list[VerifyFinding]:
+def _summaries(paths: Iterable[str]) -> list[Finding]:
     """Report summary files, which repeat schema and statistics of encrypted files in plaintext."""
-    return [VerifyFinding("policy", "this summary file repeats footers of other files in "
-                          "plaintext: remove it", path)
+    return [new_finding("policy", "this summary file repeats footers of other files in plaintext: "
+                        "remove it", path)
             for path in sorted(paths) if posixpath.basename(path) in SUMMARY_NAMES]
 
 
@@ -184,12 +185,12 @@ class _FileCheck:
         self._encryption, self._policy = encryption, policy
         self._filters, self._name = filters, name
         self._keys = keys_by_column(encryption)
-        self.findings: list[VerifyFinding] = []
+        self.findings: list[Finding] = []
         self.row_groups = self.encrypted_filters = self.plain_filters = self.without_filter = 0
 
     def report(self, message: str, **place: Any) -> None:
         """Add a finding."""
-        self.findings.append(VerifyFinding("policy", message, self._name, **place))
+        self.findings.append(new_finding("policy", message, self._name, **place))
 
     def run(self, file: OpenFile, read_external: Callable[[], Mapping[str, str]]) -> None:
         """Compare footer, columns and filters."""
