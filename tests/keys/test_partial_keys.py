@@ -11,10 +11,7 @@ from secure_bloom import ExplicitKeys, ParquetFile
 from secure_bloom.auditing.audit import audit
 from secure_bloom.cli import report
 from secure_bloom.errors import (
-    AuthenticationError,
-    ColumnError,
     KeyAccessError,
-    KeyNotFoundError,
     KeyringError,
     KmsUnavailableError,
 )
@@ -68,45 +65,6 @@ def test_a_column_key_alone_reads_its_column_under_a_plaintext_footer():
     assert file.read().equals(TABLE)
 
 
-def test_without_keys_plain_columns_and_their_filters_stay_readable():
-    file = ParquetFile(_file())
-    assert file.read(columns=["city"]).equals(TABLE.select(["city"]))
-    assert file.might_contain("city", ["x", "z"]).tolist() == [[True, False]]
-    with pytest.raises(KeyNotFoundError, match="row group 0, column ssn"):
-        file.might_contain("ssn", ["a"])
-    with pytest.raises(KeyNotFoundError, match="pass keys"):
-        file.read()
-
-
-def test_the_footer_key_alone_hides_columns_with_keys_of_their_own():
-    only_footer = InMemoryKms({"kf": b"0123456789012345"})
-    file = ParquetFile(_file(plaintext_footer=False), only_footer)
-    assert file.columns_without_key == ["ssn"]
-    assert {info.column for info in file.bloom_filters} == FILTERS.keys() - {"ssn"}
-    with pytest.raises(KeyNotFoundError, match="column ssn"):
-        file.prune([("ssn", "==", "a")])
-
-
-def test_rows_are_not_compared_by_a_column_of_lists():
-    file = ParquetFile(_file(), KMS)
-    assert file.prune([("tags.list.element", "==", 1)]) == [0]
-    assert file.prune([("tags.list.element", "==", 3)]) == []
-    with pytest.raises(ColumnError, match="might_contain"):
-        file.read(filters=[("tags.list.element", "==", 1)])
-
-
-def test_an_error_in_a_folder_names_the_file(tmp_path):
-    for name in ("one.parquet", "two.parquet"):
-        secure_bloom.write_table(TABLE, tmp_path / name, bloom_filters={}, keys=KMS,
-                                 encryption=pe.EncryptionConfiguration("kf",
-                                                                       uniform_encryption=True))
-    data = bytearray((tmp_path / "two.parquet").read_bytes())
-    data[60] ^= 1  # in the first page
-    (tmp_path / "two.parquet").write_bytes(data)
-    with pytest.raises(AuthenticationError, match=r"two\.parquet"):
-        secure_bloom.read_table(tmp_path, keys=KMS)
-
-
 # --- a KMS that denies the key of a column -------------------------------------------------------
 
 @both_footers
@@ -121,13 +79,6 @@ def test_a_column_whose_key_is_denied_is_a_column_without_a_key(plaintext_footer
     assert ("unknown: access denied" in report.render_inspection(report.inspect_file(file))) \
         != plaintext_footer
     assert kms.calls == 1  # for both row groups, their metadata, filters and statistics
-
-
-@both_footers
-def test_a_missing_key_is_not_called_denied(plaintext_footer):
-    file = OpenFile(_file(plaintext_footer), Failing(KeyNotFoundError))
-    assert ("unknown: no key" in report.render_inspection(report.inspect_file(file))) \
-        != plaintext_footer
 
 
 @both_footers

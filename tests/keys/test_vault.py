@@ -170,20 +170,6 @@ def failing(status: int, **headers):
     return answer(status, {"errors": ["SECRET of Vault"]}, **headers)
 
 
-@pytest.mark.sweep
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", [
-    *(failing(status) for status in (412, 429, 500, 502, 503, 504)), failing(429, Retry_After="60"),
-    hang_up])
-def test_down_and_up_again(transit, pauses, fault):
-    kms = client(transit)
-    wrapped = kms.wrap_key(KEY, "footer")
-    transit.faults = [fault, fault]
-    assert kms.unwrap_key(wrapped, "footer") == KEY
-    assert len(transit.requests) == 4
-    assert 0.5 <= pauses[0] <= 1 <= pauses[1] <= 2
-
-
 @pytest.mark.parametrize("status", [412, 429, 500, 501, 502, 503, 504])
 def test_failing_for_good(transit, pauses, status):
     transit.always = failing(status)
@@ -199,15 +185,6 @@ def test_down_for_good(transit):
     with paused(1.5):  # 0.5 and 1 second at least
         refused(KmsUnavailableError, lambda: client(other).wrap_key(KEY, "footer"), "no response",
                 "NewConnectionError", secrets=[TOKEN])
-
-
-@pytest.mark.sweep
-@pytest.mark.slow
-def test_the_defaults_take_the_time_that_the_docs_state():
-    with Transit() as other:
-        pass
-    with paused(3.5):  # half of 1, 2 and 4 seconds at least
-        refused(KmsUnavailableError, lambda: VaultKms(other.url).wrap_key(KEY, "footer"))
 
 
 @pytest.mark.slow

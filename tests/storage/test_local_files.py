@@ -120,30 +120,42 @@ def test_a_file_that_is_written_again_keeps_its_owner(path, write):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_another_group_gets_no_rights(path, monkeypatch):
+@pytest.mark.parametrize(("refused", "kept", "owner"), [
+    ("uid", 0o664, (0, 23456)), ("gid", 0o604, (12345, 0)), ("both", 0o604, (0, 0))])
+def test_another_group_gets_no_rights(path, monkeypatch, refused, kept, owner):
     path.touch()
     path.chmod(0o664)
-    os.chown(path, 0, 23456)
+    os.chown(path, 12345, 23456)
+    fchown = os.fchown
 
-    def refused(*_):
-        raise PermissionError
+    def restricted(descriptor, uid, gid):
+        if (uid != -1 and refused != "gid") or (gid != -1 and refused != "uid"):
+            raise PermissionError
+        fchown(descriptor, uid, gid)
 
-    monkeypatch.setattr(os, "fchown", refused)
+    monkeypatch.setattr(os, "fchown", restricted)
     write_table(TABLE, path)
-    assert mode(path) == 0o604 and path.stat().st_gid == 0
+    assert (mode(path), (path.stat().st_uid, path.stat().st_gid)) == (kept, owner)
 
 
-def test_an_access_control_list_is_kept(path):
-    name = "system.posix_acl_access"
-    entries = [(1, 6, -1), (2, 6, 12345), (4, 0, -1), (16, 6, -1), (32, 0, -1)]
-    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+def test_access_control_lists_are_kept(path):
+    """Where a file has one, the mode's bits for the group are not the rights of the group."""
+    def acl(user):  # the group has no right, though the mask, which the mode shows, has
+        entries = [(1, 6, -1), (2, 6, user), (4, 0, -1), (16, 6, -1), (32, 0, -1)]
+        return struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+
+    name, without = "system.posix_acl_access", path.with_name("without")
     path.touch()
+    without.touch()
     try:
-        os.setxattr(path, name, acl)
+        os.setxattr(path, name, acl(12345))
+        os.setxattr(path.parent, "system.posix_acl_default", acl(54321))
     except OSError:
         pytest.skip("this filesystem has no access control lists")
-    write_table(TABLE, path)
-    assert os.getxattr(path, name) == acl
+    for one in (path, without):
+        write_table(TABLE, one)
+    assert os.getxattr(path, name) == acl(12345) and mode(path) == 0o660
+    assert name not in os.listxattr(without)
 
 
 def test_a_failure_leaves_file_and_mode(path):
