@@ -96,46 +96,6 @@ def test_attempts_that_lost_are_not_published(store):
     assert store.staged() == []
 
 
-@pytest.mark.parametrize("end", ["commit", "abort"])
-def test_a_task_that_ends_after_its_job_stays_hidden(store, monkeypatch, end):
-    store.write(1)
-    job = store.job()
-    winner = store.stage(job, 2)
-    path = job.new_file(0)
-    if end == "commit":
-        job.commit([winner])
-    else:
-        job.abort()
-    with contextlib.suppress(FileNotFoundError):  # its folder has been removed
-        write_file(store.filesystem, path, b"9")
-    expected = [1, 2] if end == "commit" else [1]
-    assert store.values() == expected
-    later_jobs(store, monkeypatch)  # the task may have died before it could remove the file
-    assert store.values() == store.all_values() == expected
-    assert store.staged() == []
-
-
-def test_a_task_that_begins_after_its_job_fails(store):
-    job = store.job()
-    job.commit([])
-    with pytest.raises(CommitError, match="the job ended before this task"):
-        job.new_file(0)
-    assert store.staged() == []
-
-
-@ON_SERVER
-def test_a_task_that_ends_after_its_job_removes_its_file_and_fails(store):
-    job = store.job()
-    path = job.new_file(0)
-    job.commit([])
-    with contextlib.suppress(FileNotFoundError):
-        write_file(store.filesystem, path, b"9")
-    with pytest.raises(CommitError, match="the job ended before this task"):
-        job.staged(path, 1)
-    assert store.all_values() == []
-    assert store.staged() == []
-
-
 @pytest.mark.parametrize("store", ["local", "s3"], indirect=True)
 def test_a_job_goes_to_the_tasks_with_its_id(store):
     job = store.job()

@@ -195,16 +195,20 @@ def test_a_commit_that_was_finished_and_replaced_before_it_was_known(store):
 
 # --- silent jobs ---------------------------------------------------------------------------------
 
-def test_a_silent_job_is_given_up_between_two_steps(store, monkeypatch):
+def give_up(scene, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(ending, "STALE_AFTER", timedelta(days=-1))
+        scene.store.job().abort()
+        scene.store.job().abort()
+
+
+@pytest.mark.parametrize("act", [
+    give_up, lambda scene, monkeypatch: later_jobs(scene.store, monkeypatch)],
+    ids=["given up", "taken back"])
+def test_a_silent_job_is_ended_between_two_steps(store, monkeypatch, act):
+    """It was paused for hours. What it committed earlier stays; afterwards it cannot commit."""
     outcomes = set()
-
-    def give_up(scene):
-        with monkeypatch.context() as patch:
-            patch.setattr(ending, "STALE_AFTER", timedelta(days=-1))
-            scene.store.job().abort()
-            scene.store.job().abort()
-
-    for scene, error in sweep(store, monkeypatch, give_up):
+    for scene, error in sweep(store, monkeypatch, lambda scene: act(scene, monkeypatch)):
         seen = scene.store.values()
         outcomes.add((error is None, tuple(seen)))
         assert seen == (scene.old if error else scene.new)
@@ -212,17 +216,6 @@ def test_a_silent_job_is_given_up_between_two_steps(store, monkeypatch):
         assert scene.store.values() == scene.store.all_values() == seen
         assert scene.store.staged() == []
     assert outcomes == {(False, (1, 2)), (True, (3, 4))}
-
-
-def test_a_silent_job_is_taken_back_between_two_steps(store, monkeypatch):
-    # The job was paused for hours. What it committed earlier stays; afterwards it cannot commit.
-    for scene, error in sweep(store, monkeypatch,
-                              lambda scene: later_jobs(scene.store, monkeypatch)):
-        seen = scene.store.values()
-        assert seen == (scene.old if error else scene.new)
-        later_jobs(scene.store, monkeypatch)
-        assert scene.store.values() == scene.store.all_values() == seen
-        assert scene.store.staged() == []
 
 
 def test_a_silent_job_commits_between_two_steps_of_another_that_gives_it_up(store, monkeypatch):
@@ -244,22 +237,6 @@ def test_a_silent_job_commits_between_two_steps_of_another_that_gives_it_up(stor
         assert scene.store.values() == scene.store.all_values() == expected
         assert scene.store.staged() == []
     pytest.fail("the other job never started")
-
-
-def test_a_job_that_slept_before_its_commit_point(store, monkeypatch):
-    scene = Scene(store)
-    write_record = scene.job._write_record
-
-    def sleep(record):
-        later_jobs(store, monkeypatch)
-        assert store.values() == store.all_values() == [1, 2]
-        write_record(record)
-
-    scene.job._write_record = sleep
-    with pytest.raises((OSError, CommitError)):
-        scene.job.commit(scene.files)
-    assert store.values() == store.all_values() == [1, 2]
-    assert store.staged() == []
 
 
 def test_a_job_that_was_given_up_cannot_commit_and_leaves_nothing(store, monkeypatch):

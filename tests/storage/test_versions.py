@@ -28,7 +28,7 @@ from secure_bloom.arrow import pages
 from secure_bloom.arrow.few_row_groups import FilePart
 from secure_bloom.cli.shared import UNREADABLE, exit_code
 from secure_bloom.datasets import folder as reading
-from secure_bloom.datasets import scan, sources
+from secure_bloom.datasets import scan
 from secure_bloom.errors import AuthenticationError, ChangedMeanwhileError, FormatError
 from secure_bloom.keys import InMemoryKms, external, list_master_keys, rotate_master_keys
 from secure_bloom.maintain.folders import change_files
@@ -418,21 +418,6 @@ def test_a_file_that_is_replaced_before_its_turn_is_looked_at_again(tmp_path, mo
     assert found["ssn"].to_pylist() == wanted and len(calls) == 4
 
 
-def test_files_that_come_and_go_are_listed_again(tmp_path, monkeypatch):
-    numbered(tmp_path, 3)
-    data_files = sources.data_files
-
-    def listed(*args):
-        found = data_files(*args)
-        monkeypatch.setattr(sources, "data_files", data_files)
-        os.rename(tmp_path / "01.parquet", tmp_path / "09.parquet")
-        return found
-
-    monkeypatch.setattr(sources, "data_files", listed)
-    found = read_table(tmp_path, filters=[("n", "==", 0)])
-    assert found["ssn"].to_pylist() == ["00a", "02a", "01a"]
-
-
 def test_another_schema_starts_the_folder_again(tmp_path, monkeypatch):
     for module in (reading, scan):
         monkeypatch.setattr(module, "_OPEN_FILES", 1)
@@ -471,35 +456,6 @@ def test_reading_gives_up_after_ten_tries(tmp_path, what, monkeypatch):
     with pytest.raises(ChangedMeanwhileError, match="try again") as raised:
         read_table(place.path if what == "file" else place.folder)
     assert raised.value.file == place.path and len(tries) == versions._TRIES == 10
-
-
-def test_a_file_that_is_gone_for_good_ends_the_read(tmp_path, monkeypatch):
-    numbered(tmp_path, 2)
-    listed = [*sources.data_files(pa_fs.LocalFileSystem(), str(tmp_path)), f"{tmp_path}/none"]
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(sources, "data_files", lambda *_: listed)
-    with pytest.raises(ChangedMeanwhileError, match="removed"):
-        read_table(tmp_path)
-
-
-@pytest.mark.slow
-def test_a_folder_of_objects_is_read_while_one_of_them_changes(monkeypatch):
-    place = Store("plain")
-    place.restore()
-    for number in range(5):
-        place.filesystem.copy_file(place.path, f"{place.folder}/b{number}.parquet")
-    read_batches, calls = scan.read_batches, []
-
-    def replace_once(*args):
-        batches = read_batches(*args)
-        calls.append(args)
-        if len(calls) == 1:
-            place.replace()
-        return batches
-
-    monkeypatch.setattr(scan, "read_batches", replace_once)
-    found = read_table(place.folder, filesystem=place.filesystem)
-    assert found["ssn"].to_pylist() == NEW + OLD * 5 and len(calls) == 2
 
 
 # --- a race --------------------------------------------------------------------------------------
@@ -703,14 +659,6 @@ def test_pages_whose_key_material_was_replaced_say_that_the_file_has_changed(pai
             assert file.read()["ssn"].to_pylist() == OLD
         except ChangedMeanwhileError as error:
             assert error.file == str(path)
-
-
-def test_read_table_starts_again_with_the_key_material_of_the_new_file(pair, monkeypatch):
-    path, replace = pair
-    read_material = open_file.read_material
-    monkeypatch.setattr(open_file, "read_material",
-                        lambda *where: (replace(), monkeypatch.undo(), read_material(*where))[-1])
-    assert read_table(path, keys=KMS)["ssn"].to_pylist() == NEW
 
 
 def test_an_inventory_is_of_one_version(pair, monkeypatch):
