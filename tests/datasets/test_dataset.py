@@ -291,14 +291,6 @@ def test_few_files_are_open_at_a_time(tmp_path, monkeypatch):
     assert handles() == 0
 
 
-def test_requirements_are_checked(tmp_path):
-    write_file(tmp_path / "a.parquet", rows_of(0))
-    assert secure_bloom.dataset(tmp_path, KMS, require_encryption=["ssn"]).count_rows() == 200
-    write_file(tmp_path / "b.parquet", rows_of(1), encryption=None, keys=None)
-    with pytest.raises(AuthenticationError):
-        secure_bloom.dataset(tmp_path, KMS, require_encryption=["ssn"])
-
-
 @pytest.fixture
 def opened(monkeypatch) -> list[str]:
     """The names of the local files that are opened, in order."""

@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import secure_bloom
-from secure_bloom import EncryptionConfiguration, ExplicitKeys, Keyring
+from secure_bloom import EncryptionConfiguration, Keyring
 from secure_bloom.arrow.masking import masked_names
 from secure_bloom.errors import (
     NO_KEY,
@@ -436,9 +436,3 @@ def test_duckdb_over_masked_columns(folder):
     assert len(rows("select ssn from people where pay = 10")) == 6
     with pytest.raises(duckdb.Error, match=r"b\.parquet, row group 0, column ssn"):
         rows("select pay from people where ssn = 'ssn-1'")
-
-
-def test_explicit_keys_that_name_no_key_for_a_column(tmp_path):
-    path = put(tmp_path / "a.parquet", FILES["a"], plaintext_footer=True)
-    keys = ExplicitKeys(column_keys={"other": b"o" * 16})
-    assert masking(path, keys).to_table().to_pylist() == nulls(TABLE, "ssn")
