@@ -18,7 +18,6 @@ from secure_bloom import (
     write_table,
 )
 from secure_bloom.auditing.evidence import estimated_distinct, find_plain_filters
-from secure_bloom.errors import PolicyError
 from secure_bloom.examples.leaking_file import leaking_file
 from secure_bloom.parquet.bloom_filter import encode_filter
 from secure_bloom.parquet.header import encode_header
@@ -333,13 +332,3 @@ def test_policies(tmp_path):
     for name in ("ssn2", "addressee", "email", "tag", "tagged"):
         assert not policy.is_sensitive(name)
     assert policy.without_match(["ssn", "x.email"]) == ["Address", "tag?"]
-
-
-@pytest.mark.parametrize("text", ["", "sensitive = []", "sensitive = 'ssn'", "sensitive = [1]",
-                                  "sensitive = ['a']\nencrypted_foter = true", "nonsense",
-                                  "sensitive = ['a']\nencrypted_footer = 1", "sensitive = ['']"])
-def test_what_is_no_policy(tmp_path, text):
-    path = tmp_path / "policy.toml"
-    path.write_text(text)
-    with pytest.raises(PolicyError, match="policy"):
-        audit(tmp_path, policy=path)

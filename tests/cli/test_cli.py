@@ -67,12 +67,6 @@ def test_probe_tells_by_its_exit_code(encrypted, keyring, value, code):
     assert ("certainly absent" in result.stdout) == (code == 1)
 
 
-def test_probe_reads_the_value_from_standard_input(encrypted, keyring):
-    arguments = ("probe", encrypted, "--keyring", keyring, "--column", "ssn")
-    assert run(*arguments, stdin="034\n").exit_code == 0
-    assert run(*arguments, stdin="035\n").exit_code == 1
-
-
 def test_probe_as_json_does_not_repeat_the_value(encrypted, keyring):
     result = run("probe", encrypted, "--keyring", keyring, "--column", "ssn", "--value", "012",
                  "--json")
@@ -88,44 +82,11 @@ def test_probe_of_a_column_without_filter_cannot_exclude(encrypted, keyring):
     assert "no Bloom filter" in result.stdout
 
 
-@pytest.mark.parametrize(("column", "value"), [
-    ("i", "2147483648"), ("f", "x"), ("d", "2020-13-01"), ("t", "2020-01-01T00:00:00"),
-    ("u", "not-a-uuid"), ("flag", "true"), ("nope", "1")])
-def test_probe_refuses_what_is_no_value_of_the_column(tmp_path, column, value):
-    path = tmp_path / "types.parquet"
-    secure_bloom.write_table(_types(), path, bloom_filters={})
-    result = run("probe", path, "--column", column, "--value", value)
+@pytest.mark.parametrize(("column", "value"), [("id", "secret"), ("nope", "secret")])
+def test_probe_refuses_what_is_no_value_of_the_column(encrypted, keyring, column, value):
+    result = run("probe", encrypted, "--keyring", keyring, "--column", column, "--value", value)
     assert result.exit_code == 2
-    assert "error:" in result.stderr and value not in result.stderr.replace(str(path), "")
-
-
-@pytest.mark.parametrize(("column", "present", "absent"), [
-    ("i", "-5", "6"), ("f", "1.5", "2.5"), ("d", "2020-02-29", "2020-03-01"),
-    ("t", "2020-01-01T01:00:00+01:00", "2020-01-01T01:00:00Z"), ("time", "12:30:00", "12:31:00"),
-    ("dec", "1.50", "1.51"), ("u", "00010203-0405-0607-0809-0a0b0c0d0e0f",
-                              "00010203-0405-0607-0809-0a0b0c0d0e00")])
-def test_probe_understands_values_of_every_kind(tmp_path, column, present, absent):
-    path = tmp_path / "types.parquet"
-    table = _types()
-    filters = {name: True for name in table.schema.names if name != "flag"}
-    secure_bloom.write_table(table, path, bloom_filters=filters)
-    assert run("probe", path, "--column", column, "--value", present).exit_code == 0
-    assert run("probe", path, "--column", column, "--value", absent).exit_code == 1
-
-
-def _types():
-    import datetime
-    import decimal
-    return pa.table({
-        "i": pa.array([-5], pa.int32()),
-        "f": pa.array([1.5], pa.float64()),
-        "d": pa.array([datetime.date(2020, 2, 29)]),
-        "t": pa.array([datetime.datetime(2020, 1, 1)], pa.timestamp("us", "UTC")),
-        "time": pa.array([datetime.time(12, 30)]),
-        "dec": pa.array([decimal.Decimal("1.5")], pa.decimal128(9, 2)),
-        "u": pa.array([bytes(range(16))], pa.binary(16)),
-        "flag": pa.array([True]),
-    })
+    assert "error:" in result.stderr and value not in result.stderr
 
 
 def test_inspect_as_json(encrypted, keyring):
@@ -298,13 +259,6 @@ def test_a_new_passphrase_needs_a_terminal(tmp_path):
     assert result.exit_code == 4 and not (tmp_path / "sealed.json").exists()
     assert "no terminal to ask for a new passphrase" in result.stderr
     assert "--keys" not in result.stderr
-
-
-@pytest.mark.parametrize(("codec", "code"), [("zstd", 0), ("NONE", 0), ("bz3", 2)])
-def test_write_takes_the_compressions_that_pyarrow_has(tmp_path, csv, codec, code):
-    result = run("write", csv, tmp_path / "x.parquet", "--plaintext", "--compression", codec)
-    assert result.exit_code == code
-    assert (tmp_path / "x.parquet").exists() == (code == 0)
 
 
 def test_write_replaces_what_exists_in_one_step(tmp_path, csv):
@@ -480,28 +434,11 @@ def test_only_an_answer_exits_with_1(encrypted, keyring, monkeypatch):
         assert run(*arguments, "--value", "012").exit_code == code
 
 
-def test_probe_knows_nanoseconds(tmp_path):
-    path = tmp_path / "times.parquet"
-    times = pa.array([43_200_123_456_789], pa.int64()).view(pa.time64("ns"))
-    secure_bloom.write_table(pa.table({"t": times}), path, bloom_filters={"t": True})
-    arguments = ("probe", path, "--column", "t", "--value")
-    assert run(*arguments, "12:00:00.123456789").exit_code == 0
-    assert run(*arguments, "12:00:00.123456").exit_code == 1
-    assert run(*arguments, "12:00:00+01:00").exit_code == 2
-    assert run(*arguments, "24:00").exit_code == 2
-
-
 def test_names_from_files_cannot_steer_the_terminal(tmp_path):
     path = tmp_path / "names.parquet"
     secure_bloom.write_table(pa.table({"a\x1b[2J": [1]}), path, bloom_filters={})
     shown = run("inspect", path).stdout
     assert "\x1b" not in shown and "a\\x1b[2J" in shown
-
-
-def test_a_keyring_without_key_names_encrypts_nothing_and_is_refused(tmp_path, csv, keyring):
-    target = tmp_path / "out.parquet"
-    assert run("write", csv, target, "--keyring", keyring, "--bloom", "ssn").exit_code == 2
-    assert not target.exists()
 
 
 def test_help_and_version():

@@ -34,13 +34,6 @@ def test_queries_return_what_they_return_in_memory(people, query, read):
     assert source.report.row_groups.read == read
 
 
-def test_row_groups_are_skipped(people):
-    source = people.open()
-    rows(source, f"SELECT * FROM people WHERE ssn = '{ssn(123)}'")
-    assert source.report.row_groups.total == ROW_GROUPS and source.report.row_groups.read == 1
-    assert source.report.condition == "ssn == ?"
-
-
 def test_values_of_a_join_are_not_pushed_down_but_a_filtered_data_set_is(people):
     query = ("SELECT count(*) AS n FROM people WHERE ssn IN "
              f"(SELECT column1 FROM (VALUES ('{ssn(5)}'), ('{ssn(6)}')))")

@@ -230,26 +230,6 @@ def test_a_missing_segment_is_an_error_until_the_next_update(table):
     assert is_right(found) and found.uncovered == []
 
 
-def test_segments_vacuumed_under_an_open_reader(table, monkeypatch):
-    """The reader has a version whose segments are deleted before it opens them."""
-    original = folder.IndexFolder.open_newest
-    done = []
-
-    def open_newest(self, kms):
-        found = original(self, kms)
-        if not done:
-            done.append(1)
-            other = Index.open(table, KMS)
-            other.compact()
-            assert len(other.vacuum(0)) >= 2
-            column_index._opened.clear()
-        return found
-
-    monkeypatch.setattr(folder.IndexFolder, "open_newest", open_newest)
-    found = lookup(table)
-    assert done and is_right(found) and found.uncovered == []
-
-
 def test_manifests_deleted_after_they_were_listed(table, monkeypatch):
     original = folder.IndexFolder.versions
     calls = []

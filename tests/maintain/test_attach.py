@@ -2,10 +2,8 @@
 
 import os
 import stat
-import struct
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +34,6 @@ from secure_bloom.errors import (
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.maintain import change
-from secure_bloom.parquet.footer import Footer
 from secure_bloom.parquet.header import encode_header
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.visibility import CommitRecord, data_files, signature
@@ -316,19 +313,6 @@ def test_a_kms_that_does_not_answer_ends_it(tmp_path):
     assert not raised.value.result.changed
 
 
-def test_a_file_that_changes_meanwhile_stays(tmp_path, monkeypatch):
-    path, others = written(tmp_path / "a.parquet"), written(tmp_path / "b")
-    content, to_bytes = others.read_bytes(), Footer.to_bytes
-
-    def replaced_meanwhile(footer):
-        os.replace(others, path)
-        return to_bytes(footer)
-
-    monkeypatch.setattr(Footer, "to_bytes", replaced_meanwhile)
-    assert "changed in the meantime" in attach(path, {"ssn": True}, KMS).failed[str(path)]
-    assert path.read_bytes() == content and os.listdir(tmp_path) == ["a.parquet"]
-
-
 def test_a_file_that_a_job_has_replaced_stays_invisible(tmp_path):
     """It is about to be deleted; in another size it would count as a later one of that name."""
     filesystem = pa_fs.LocalFileSystem()
@@ -431,25 +415,6 @@ def test_mode_links_and_checksums(tmp_path):
     assert with_filters(tmp_path / "other.parquet") == {"ssn": 3}
 
 
-def test_access_control_lists_are_kept(tmp_path):
-    """Where a file has one, the mode's bits for the group are not the rights of the group."""
-    def acl(user):  # the group has no right, though the mask, which the mode shows, has
-        entries = [(1, 6, -1), (2, 6, user), (4, 0, -1), (16, 6, -1), (32, 0, -1)]
-        return struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
-
-    kept, none = (written(tmp_path / name) for name in ("a.parquet", "b.parquet"))
-    name = "system.posix_acl_access"
-    try:
-        os.setxattr(kept, name, acl(12345))
-        os.setxattr(tmp_path, "system.posix_acl_default", acl(54321))
-    except OSError:
-        pytest.skip("this filesystem has no access control lists")
-    attach(tmp_path, {"ssn": True}, KMS)
-    assert with_filters(kept) == with_filters(none) == {"ssn": 3}
-    assert os.getxattr(kept, name) == acl(12345) and stat.S_IMODE(kept.stat().st_mode) == 0o660
-    assert name not in os.listxattr(none)
-
-
 def test_other_filesystems(tmp_path):
     written(tmp_path / "a.parquet")
     place = pa_fs.SubTreeFileSystem(str(tmp_path), pa_fs.LocalFileSystem())
@@ -463,17 +428,6 @@ def test_key_material_beside_the_file(tmp_path):
         "footer", COLUMNS, internal_key_material=False))
     assert not attach(tmp_path, {"ssn": True, "city": True}, KMS).failed
     assert verify_file(path, KMS).ok and with_filters(path) == {"ssn": 3, "city": 3}
-
-
-def test_of_two_at_once_one_wins(tmp_path):
-    """No filter is lost without a word."""
-    path = written(tmp_path / "a.parquet")
-    with ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(lambda column: attach(path, {column: True}, KMS),
-                                ["ssn", "name"]))
-    done = {column for result in results for change in result.changed for column in change.columns}
-    assert set(with_filters(path)) == done and done
-    assert verify_file(path, KMS).ok
 
 
 # --- what it costs -------------------------------------------------------------------------------

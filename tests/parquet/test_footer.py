@@ -339,11 +339,6 @@ def test_the_magic_must_be_parquets():
             Footer(content, magic)
 
 
-def test_another_kind_of_file_is_said_to_be_no_parquet_file():
-    with pytest.raises(FormatError, match="this is not a Parquet file"):
-        ParquetFile(b"some text that ends with bytes that are no length\0\0\0\0text")
-
-
 @pytest.mark.parametrize("mode", ["plain", "uniform", "plaintext footer"])
 def test_a_footer_cut_off_anywhere_is_refused(mode):
     file, keys = file_of(mode)
@@ -373,19 +368,6 @@ def test_no_changed_byte_passes_as_verified(mode):
     assert passed < 10 if "plaintext" in mode else passed == 0
 
 
-@pytest.mark.parametrize(("mode", "keys", "error"), [
-    ("key", None, KeyNotFoundError), ("key", ExplicitKeys(b"?" * 16), AuthenticationError),
-    ("key", ExplicitKeys(column_keys={"a": b"?" * 16}), KeyNotFoundError),
-    ("key, plaintext footer", ExplicitKeys(b"?" * 16), AuthenticationError),
-    ("key, plaintext footer", ExplicitKeys(FOOTER_KEY, aad_prefix=b"other"), AuthenticationError),
-    ("key, supplied prefix", ExplicitKeys(FOOTER_KEY, aad_prefix=b"other"), AuthenticationError),
-    ("key, supplied prefix", ExplicitKeys(FOOTER_KEY), KeyNotFoundError),
-])
-def test_wrong_keys_and_prefixes(mode, keys, error):
-    with pytest.raises(error):
-        open_footer(file_of(mode)[0], keys)
-
-
 def test_a_missing_signature_is_noticed():
     content, magic = footer_parts(file_of("key, plaintext footer")[0])
     keys = ExplicitKeys(FOOTER_KEY)
@@ -393,21 +375,6 @@ def test_a_missing_signature_is_noticed():
         Footer(content[:-28], magic, keys)
     # Without a footer key nobody can tell.
     assert not Footer(content[:-28], magic, ExplicitKeys()).signature_verified
-
-
-def test_a_column_key_that_is_missing_or_wrong():
-    file, kms_keys = file_of("column keys")
-    whole = open_footer(file, kms_keys)
-    footer_key = kms_keys.footer_key(whole.footer_key_metadata)
-    hidden = open_footer(file, ExplicitKeys(footer_key)).row_groups[2]
-    with pytest.raises(KeyNotFoundError) as caught:
-        _ = hidden[0].bloom_filter
-    assert (caught.value.row_group, caught.value.column) == (2, "a")
-    assert hidden[1].bloom_filter is None
-    wrong = open_footer(file, ExplicitKeys(footer_key, {"a": b"?" * 16})).row_groups[0][0]
-    with pytest.raises(AuthenticationError) as caught:
-        _ = wrong.bloom_filter
-    assert caught.value.column == "a"
 
 
 def plain_metadata() -> Struct:

@@ -123,12 +123,6 @@ def test_columns_that_are_not_there(path, message):
     assert caught.value.column == path
 
 
-def test_long_schemas_are_not_listed_in_full():
-    leaves = leaf_columns([root(30), *(element(f"c{i}", "INT32") for i in range(30))])
-    with pytest.raises(ColumnError, match=r"c19 and 10 more$"):
-        find_column(leaves, "x")
-
-
 def test_a_boolean_cannot_have_a_filter():
     with pytest.raises(ColumnError, match="BOOLEAN cannot have a Bloom filter"):
         filter_columns(LEAVES, ["g.x"])

@@ -63,18 +63,6 @@ def test_long_lists_select_the_rows_that_single_values_select(name, op):
         assert found.to_pylist() == expected.to_pylist()
 
 
-def test_the_members_of_a_long_list_are_not_collected_for_every_batch(monkeypatch):
-    sizes = []
-    real = pc.is_in
-    monkeypatch.setattr(pc, "is_in",
-                        lambda values, members: sizes.append(len(members)) or real(values, members))
-    row_filter = RowFilter(normalize([("a", "in", range(100_000))]), pa.schema([("a", pa.int64())]))
-    for start in range(5):
-        batch = pa.record_batch({"a": pa.array([start, -1])})
-        assert row_filter.holds(batch).to_pylist() == [True, False]
-    assert sizes == []
-
-
 @pytest.mark.parametrize("values", [["a", 5], [*["a"] * 20, 5.5], ["\ud800"] * 20])
 def test_a_value_that_cannot_be_compared_is_found_in_a_long_list(values):
     with pytest.raises(PredicateError):
