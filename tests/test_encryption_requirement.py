@@ -153,15 +153,6 @@ def test_files_of_other_writers(tmp_path, parquet_java, writer, double, internal
     refused(path, {"home": "public"}, column="home.zip", row_group=0)
 
 
-def test_plaintext_of_parquet_java_is_refused(tmp_path, parquet_java):
-    path = tmp_path / "a.parquet"
-    parquet_java.write(path, "message m { required binary ssn (UTF8); required binary city; }",
-                       [{"ssn": b"a", "city": b"x"}], bloom=["ssn"])
-    assert read_table(path, keys=KMS, filters=[("ssn", "==", "a")]).num_rows == 1
-    refused(path, ["ssn"])
-    refused(path, None, keys=ExplicitKeys(b"k" * 16))
-
-
 def test_explicit_keys_for_a_file_of_parquet_java(tmp_path, parquet_java):
     path = tmp_path / "a.parquet"
     for plaintext_footer, complete in product((True, False), repeat=2):

@@ -20,13 +20,12 @@ from secure_bloom import (
     UniformKey,
     encryption,
     read_table,
-    verify_file,
     write_table,
 )
 from secure_bloom.arrow import encrypted_columns
 from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.datasets.lookup import Search
-from secure_bloom.errors import AuthenticationError, KeyNotFoundError, PolicyError
+from secure_bloom.errors import AuthenticationError, PolicyError
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet import schema
 from secure_bloom.policy import TableRules
@@ -34,7 +33,7 @@ from secure_bloom.policy.requirement import FolderChecks, Requirement
 from secure_bloom.policy.violations import violations
 from secure_bloom.policy.writing import check_encryption
 from tests.cases import for_each
-from tests.forging import plaintext_file, stripped, with_open_metadata
+from tests.forging import plaintext_file, with_open_metadata
 
 pytestmark = pytest.mark.filterwarnings("ignore::secure_bloom.errors.PolicyWarning")
 
@@ -198,19 +197,6 @@ def test_other_policies_that_are_not_met(tmp_path, policy, encryption, words):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_explicit_key_is_any_key():
-    policy = Policy(["ssn"], True)
-    data = written_with_explicit_key(policy)
-    keys = ExplicitKeys(b"k" * 16)
-    assert read_table(data, keys, require_encryption=policy).equals(TABLE)
-
-
-def written_with_explicit_key(policy):
-    sink = io.BytesIO()
-    write_table(TABLE, sink, encryption=UniformKey(b"k" * 16), policy=policy)
-    return sink.getvalue()
-
-
 def test_list_groups_of_other_names_are_encrypted_too():
     policy = Policy(footer_key="footer", columns={"tags.list.element": "pii"})
     data = written(policy, use_compliant_nested_type=False)
@@ -315,27 +301,6 @@ def refused(data, policy=POLICY, error=AuthenticationError, keys=KMS, **place):
     return str(raised.value)
 
 
-def test_a_plaintext_file_is_refused():
-    data = plaintext_file(TABLE, [])
-    assert "not encrypted" in refused(data)
-    refused(data, keys=None)
-    refused(data, Policy(["ssn"]))
-    refused(data, Policy(default="encrypt"))
-    refused(data, Policy(encrypted_footer=True))
-    assert read_table(data, KMS, require_encryption=Policy(["phone"])).equals(TABLE)
-
-
-@pytest.mark.parametrize("plaintext_footer", [True, False])
-@pytest.mark.parametrize("row_groups", [[0, 1], [1]], ids=kind)
-def test_a_stripped_column_is_refused(plaintext_footer, row_groups):
-    config = EncryptionConfiguration("footer", {"pii": ["ssn", "home"]},
-                                     plaintext_footer=plaintext_footer)
-    data = stripped(unchecked(config, row_group_size=1), KMS, "ssn", row_groups)
-    message = refused(data, column="ssn", row_group=row_groups[0])
-    assert "'ssn' in columns" in message
-    refused(data, STRICT if not plaintext_footer else Policy(["s*"]))
-
-
 def test_a_column_or_footer_under_another_master_key_is_refused():
     refused(unchecked(more(other=["ssn"], pii=["home"])), column="ssn", row_group=0)
     refused(unchecked(EncryptionConfiguration("other", {"pii": ["ssn", "home"]})), column=None)
@@ -345,28 +310,11 @@ def test_a_column_or_footer_under_another_master_key_is_refused():
     assert read_table(data, ExplicitKeys(b"k" * 16), require_encryption=Policy(["ssn"])) == TABLE
 
 
-def test_a_plaintext_footer_is_refused_where_the_policy_says_so():
-    data = unchecked(EncryptionConfiguration("footer", {"pii": ["ssn"]}, plaintext_footer=True))
-    read_table(data, KMS, require_encryption=Policy(["ssn"]))
-    assert "footer" in refused(data, Policy(["ssn"], True))
-
-
-def test_a_signature_that_was_not_verified_is_refused():
-    data = unchecked(EncryptionConfiguration("footer", {"pii": ["ssn"]}, plaintext_footer=True))
-    refused(data, Policy(["ssn"]), KeyNotFoundError, keys=None)
-
-
 def test_metadata_outside_of_the_module_of_its_column_is_refused():
     data = with_open_metadata(unchecked(), KMS, "ssn", (b"y", b"z"))
     assert "metadata" in refused(data, column="ssn")
     assert [violation.column for violation in violations(POLICY, ParquetFile(data, KMS).footer)] \
         == ["ssn"]
-
-
-def test_pages_that_are_not_authenticated_are_refused():
-    data = unchecked(EncryptionConfiguration("footer", {"pii": ["ssn", "home"]},
-                                             encryption_algorithm="AES_GCM_CTR_V1"))
-    assert "AES_GCM_CTR_V1" in refused(data)
 
 
 def test_a_plaintext_file_without_the_column_among_encrypted_ones_is_refused(tmp_path):
@@ -433,23 +381,6 @@ def test_values_in_paths_are_refused_for_columns_that_must_be_encrypted(tmp_path
         assert raised.value.column == "day"
     else:
         assert read_table(tmp_path, KMS, require_encryption=policy).num_rows == 2
-
-
-def test_a_path_does_not_replace_a_column_that_must_be_encrypted(tmp_path):
-    (tmp_path / "ssn=c").mkdir()
-    write_table(TABLE, tmp_path / "ssn=c" / "a.parquet", encryption=uniform, keys=KMS)
-    with pytest.raises(AuthenticationError, match="path"):
-        read_table(tmp_path, KMS, require_encryption=Policy(default="encrypt"))
-
-
-def test_verify_reports_what_the_policy_does_not_allow(tmp_path):
-    path = tmp_path / "a.parquet"
-    path.write_bytes(written())
-    assert verify_file(path, KMS, require_encryption=POLICY).ok
-    path.write_bytes(plaintext_file(TABLE, []))
-    policy = Policy(tables=[TableRules(str(tmp_path), ["ssn"])])
-    assert [finding.kind for finding in verify_file(
-        path, KMS, require_encryption=policy).findings] == ["policy"]
 
 
 CONFIGURATIONS = [None, CONFIG, uniform, more(pii=None), more(other=None), UniformKey(b"k" * 16),

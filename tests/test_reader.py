@@ -2,7 +2,6 @@
 
 import datetime
 import io
-import os
 import uuid
 from functools import partial
 from types import SimpleNamespace
@@ -17,21 +16,17 @@ import pytest
 
 import secure_bloom
 from secure_bloom import (
-    BloomFilterOptions,
     ExplicitKeys,
     ParquetFile,
     UniformKey,
     read_table,
     write_table,
 )
-from secure_bloom.crypto.aad import ModuleType
 from secure_bloom.errors import (
     AuthenticationError,
     ColumnError,
     FormatError,
     KeyNotFoundError,
-    KeyUnwrapError,
-    SecureBloomError,
     UnknownColumnError,
     UnsupportedError,
 )
@@ -39,7 +34,6 @@ from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.footer import Footer
 from secure_bloom.reading.open_file import OpenFile
-from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from tests.cases import for_each
 from tests.support import FOOTER_KEY, MASTER_KEYS, MODES, encryptions, footer_parts, kms
 
@@ -85,13 +79,6 @@ def test_a_file_describes_itself(opened):
         == [(group, column) for group in range(4) for column in FILTERED]
     assert opened.columns_without_key == []
     assert repr(opened) == "<ParquetFile <buffer>: 4 row groups, 120 rows>"
-
-
-def test_filters_are_the_same_in_every_mode(opened):
-    plain = ParquetFile(PLAIN)
-    for group in range(4):
-        for column in FILTERED:
-            assert opened.read_bloom_filter(group, column) == plain.read_bloom_filter(group, column)
 
 
 def test_a_filter_knows_its_type(opened):
@@ -193,19 +180,6 @@ def test_reading_everything(opened):
     assert [part.num_rows for part in opened.iter_tables()] == [30] * 4
 
 
-def test_row_groups_stay_in_their_order():
-    table = pa.table({"key": [i % 3 for i in range(60)], "row": range(60)})
-    sink = io.BytesIO()
-    write_table(table, sink, bloom_filters={"key": True}, row_group_size=1)
-    file = ParquetFile(sink.getvalue())
-    assert file.prune([("key", "==", 1)]) == list(range(1, 60, 3))
-    for wanted in ([("key", "==", 1)], [[("key", "==", 2)], [("key", "==", 0)]]):
-        expected = pq.read_table(io.BytesIO(sink.getvalue()), filters=wanted)
-        assert file.read(filters=wanted).equals(expected)
-        parts = list(file.iter_tables(filters=wanted))
-        assert pa.concat_tables(parts).equals(expected)
-
-
 def test_row_groups_that_are_ruled_out_are_not_touched():
     data = bytearray(PLAIN)
     metadata = pq.read_metadata(io.BytesIO(PLAIN))
@@ -298,12 +272,6 @@ def test_closing(tmp_path):
     assert not source.closed
 
 
-def test_a_missing_file(tmp_path):
-    for use in (ParquetFile, read_table):
-        with pytest.raises(FileNotFoundError):
-            use(tmp_path / "none")
-
-
 # --- missing and wrong keys ----------------------------------------------------------------------
 
 def test_a_plaintext_footer_leaves_plain_columns_to_everyone():
@@ -330,17 +298,6 @@ def test_an_encrypted_footer_hides_columns_without_their_keys():
     assert file.read(["city"], filters=[("city", "==", "city 4")]).num_rows == 10
     with pytest.raises(KeyNotFoundError, match="'mc'"):
         file.might_contain("a", 5)
-
-
-@pytest.mark.parametrize(("keys", "error"), [
-    (None, KeyNotFoundError), (InMemoryKms({}), KeyNotFoundError),
-    (InMemoryKms({"mf": b"?" * 16}), KeyUnwrapError),
-    (ExplicitKeys(b"?" * 16), AuthenticationError)])
-def test_an_encrypted_footer_needs_its_key(tmp_path, keys, error):
-    (tmp_path / "x").write_bytes(written(ENCRYPTED, kms()))
-    with pytest.raises(error) as caught:
-        ParquetFile(tmp_path / "x", keys)
-    assert caught.value.file == str(tmp_path / "x")
 
 
 def explicit(data: bytes, *columns: str) -> ExplicitKeys:
@@ -421,17 +378,6 @@ def changed(change) -> ParquetFile:
     return ParquetFile(PLAIN[:-8 - len(content)] + footer.to_bytes())
 
 
-@pytest.mark.parametrize(("offset", "length"), [
-    (0, 47), (-5, 47), (2**40, 47), (len(PLAIN) - 9, 47), (100, 2**31 - 1), (100, -1), (100, 0)])
-def test_filters_outside_the_data_are_refused(offset, length):
-    file = changed(lambda footer: footer.row_groups[2][0].set_bloom_filter(offset, length))
-    with pytest.raises(FormatError, match="outside the data") as caught:
-        file.might_contain("a", 5)
-    assert (caught.value.file, caught.value.row_group, caught.value.column) == ("<buffer>", 2, "a")
-    with pytest.raises(FormatError):
-        _ = file.bloom_filters
-
-
 def test_filters_elsewhere_and_without_length():
     def drop_lengths(footer):
         for chunk in footer.column_chunks():
@@ -440,78 +386,6 @@ def test_filters_elsewhere_and_without_length():
     file = changed(drop_lengths)
     assert {info.length for info in file.bloom_filters} == {None}
     assert file.might_contain("a", [5, 45]).tolist() == [[1, 0], [0, 1], [0, 0], [0, 0]]
-
-
-def test_a_length_that_does_not_fit_the_header():
-    def shorten(footer):
-        chunk = footer.row_groups[0][0]
-        offset, length = chunk.bloom_filter
-        chunk.set_bloom_filter(offset, length - 1)
-
-    with pytest.raises(FormatError, match="more bytes"):
-        changed(shorten).might_contain("a", 5)
-
-
-@pytest.mark.slow
-def test_a_filter_of_an_unknown_kind_rules_nothing_out():
-    info = ParquetFile(PLAIN).bloom_filters[0]
-    data = bytearray(PLAIN)
-    algorithm = data.index(b"\x1c\x1c", info.offset)
-    data[algorithm + 1] = 0x2c  # another member of the union
-    file = ParquetFile(bytes(data))
-    assert file.might_contain("a", 500).tolist() == [[True], [False], [False], [False]]
-    assert file.bloom_filters[0].num_bytes is None
-    assert file.read(filters=[("a", "==", 5)]).num_rows == 1
-    with pytest.raises(UnsupportedError) as caught:
-        file.read_bloom_filter(0, "a")
-    assert caught.value.column == "a"
-
-
-@pytest.mark.parametrize("mode", ["key", "column keys", "plaintext footer"])
-def test_every_changed_byte_of_an_encrypted_filter_is_noticed(mode):
-    encryption, client, keys = encryptions("a")[mode]
-    data = written(encryption, client, columns=["a"])
-    info = ParquetFile(data, keys).bloom_filters[1]
-    for position in range(info.offset, info.offset + info.length):
-        broken = bytearray(data)
-        broken[position] ^= 1
-        file = ParquetFile(bytes(broken), keys)
-        with pytest.raises(AuthenticationError) as caught:
-            file.might_contain("a", 5)
-        assert (caught.value.row_group, caught.value.column) == (1, "a")
-        assert file.read_bloom_filter(0, "a") is not None
-
-
-def test_every_changed_byte_of_a_plain_header_is_harmless_or_noticed():
-    data = written(columns=["a"])
-    info = ParquetFile(data).bloom_filters[0]
-    for position in range(info.offset, info.offset + info.length - info.num_bytes):
-        for bit in range(8):
-            broken = bytearray(data)
-            broken[position] ^= 1 << bit
-            try:
-                ParquetFile(bytes(broken)).might_contain("a", 5)
-            except SecureBloomError as error:
-                assert error.row_group == 0
-
-
-def test_a_bitset_shorter_than_its_header_says():
-    """Both modules authentic, but not one filter."""
-    keys = ExplicitKeys(FOOTER_KEY)
-    sink = io.BytesIO()
-    write_table(TABLE, sink, bloom_filters={"a": BloomFilterOptions(ndv=1000)},
-                encryption=UniformKey(FOOTER_KEY))
-    data = bytearray(sink.getvalue())
-    file = ParquetFile(bytes(data), keys)
-    info = file.bloom_filters[0]
-    chunk = file.footer.row_groups[0][0]
-    small = SplitBlockBloomFilter(1)
-    module = chunk.cipher.encrypt(small.bitset, chunk.aad(ModuleType.BLOOM_FILTER_BITSET))
-    start = info.offset + info.length - info.num_bytes - 32
-    assert info.num_bytes == 2048
-    data[start:start + len(module)] = module
-    with pytest.raises(FormatError, match="the bitset has 32"):
-        ParquetFile(bytes(data), keys).might_contain("a", 5)
 
 
 def test_pages_that_do_not_decrypt():
@@ -609,34 +483,6 @@ def test_a_row_group_that_does_not_exist():
         ParquetFile(PLAIN).read_bloom_filter(77, "a")
 
 
-def test_a_column_of_no_file_cannot_be_asked_for(folder):
-    path, keys = folder
-    with pytest.raises((ColumnError, pa.ArrowInvalid)):
-        read_table(path, keys=keys, filters=[("z", "==", 1)])
-
-
-def test_a_folder_without_files(tmp_path):
-    (tmp_path / "_hidden").write_bytes(PLAIN)
-    with pytest.raises(FileNotFoundError, match="no Parquet files"):
-        read_table(tmp_path)
-
-
-def test_a_wrong_file_in_a_folder_is_named(tmp_path):
-    (tmp_path / "a").write_bytes(PLAIN)
-    (tmp_path / "b").write_bytes(b"something else")
-    with pytest.raises(FormatError) as caught:
-        read_table(tmp_path)
-    assert caught.value.file == str(tmp_path / "b")
-
-
-def test_a_folder_of_files_with_different_columns(tmp_path):
-    (tmp_path / "a").write_bytes(written(columns=["a"]))
-    (tmp_path / "b").write_bytes(written(table=TABLE.select(["city"]), columns=["city"]))
-    table = read_table(tmp_path, filters=[("city", "==", "city 4")])
-    assert table.num_rows == 20
-    assert table["a"].null_count == 1 + 10
-
-
 def test_a_folder_on_another_filesystem():
     memory = pa_fs._MockFileSystem()
     memory.create_dir("data/k=1")
@@ -644,22 +490,6 @@ def test_a_folder_on_another_filesystem():
         write_table(TABLE, name, bloom_filters={"a": True}, filesystem=memory)
     table = read_table("data", filesystem=memory, filters=[("a", "==", 45), ("k", "==", 1)])
     assert table.num_rows == 2
-
-
-def test_keys_of_a_folder_are_unwrapped_once(tmp_path):
-    class Counting(InMemoryKms):
-        calls = 0
-
-        def unwrap_key(self, wrapped_key, master_key_identifier):
-            type(self).calls += 1
-            return super().unwrap_key(wrapped_key, master_key_identifier)
-
-    data = written(ENCRYPTED, kms())
-    for name in "abc":
-        (tmp_path / name).write_bytes(data)
-    assert read_table(tmp_path, keys=Counting(MASTER_KEYS)).num_rows == 3 * COUNT
-    assert Counting.calls == 2
-    assert sorted(os.listdir(tmp_path)) == ["a", "b", "c"]
 
 
 def test_nothing_of_pyarrows_footer_is_lost():

@@ -173,16 +173,6 @@ def test_filters_of_another_file(mode, part):
     assert_refused(bytes(data), mode.keys, 0, "secret")
 
 
-@every_encrypted_mode
-def test_a_footer_of_another_file(mode):
-    """The footer fits its file alone; the filters of the other file do not open with it."""
-    data, other = written(mode), written(mode, 1)
-    start, other_start = (opened(file, mode).footer.start for file in (data, other))
-    mixed = data[:start] + other[other_start:]
-    for column in encrypted_columns(mode):
-        assert_refused(mixed, mode.keys, 0, column)
-
-
 @pytest.mark.parametrize("mode", [mode for mode in ENCRYPTED if mode.plaintext_footer], ids=str)
 def test_a_signed_footer_that_points_elsewhere(mode):
     """Places of filters swapped in the footer, the signature left as it was."""
@@ -318,23 +308,6 @@ def test_a_signed_footer_that_ends_early():
     for keys in (signed.keys, None):
         with pytest.raises(FormatError, match="extra bytes after its end"):
             ParquetFile(data, keys)
-
-
-@some_modes("uniform double gcm 128", "key stored prefix gcm 192",
-            "signed key stored prefix gcm 256")
-def test_changed_pages(mode):
-    data = written(mode)
-    rng = random.Random(mode.name)
-    refused = 0
-    for _ in range(25):
-        changed = bytearray(data)
-        changed[rng.randrange(4, place(data, mode, 0, "secret").start)] ^= 1 << rng.randrange(8)
-        try:
-            assert opened(changed, mode).read().equals(TABLE)  # a page index is not read
-        except FileError as error:
-            assert error.file == "<buffer>"
-            refused += 1
-    assert refused > 10
 
 
 def test_changed_pages_and_schema_of_a_plain_file():

@@ -120,11 +120,6 @@ def test_every_mode_is_read_by_pyarrow_and_by_us(mode):
         assert pq.read_table(io.BytesIO(data), decryption_properties=properties).equals(TABLE)
 
 
-def test_no_filters_and_filters_that_are_switched_off():
-    assert written(bloom_filters={}) == written(bloom_filters={"a": False, "b": None}) \
-        == arrow_written()
-
-
 @pytest.mark.parametrize("asked", [
     list(ALL), tuple(ALL), set(ALL), iter(ALL), pa.array(list(ALL)).to_pylist(), True,
     {"a": {}, "b": True, "s.x": {"fpp": 0.01}, "l.list.element": BloomFilterOptions()},
@@ -144,7 +139,7 @@ def test_without_bloom_filters_there_are_none(tmp_path):
     write_table(TABLE, tmp_path / "x")
     with ParquetWriter(tmp_path / "y", TABLE.schema) as writer:
         writer.write_table(TABLE)
-    for off in (None, False, [], {}):
+    for off in (None, False, [], {}, {"a": False, "b": None}):
         assert written(bloom_filters=off) == (tmp_path / "x").read_bytes() \
             == (tmp_path / "y").read_bytes() == arrow_written()
 
@@ -280,15 +275,6 @@ def test_impossible_options_are_refused(options):
         BloomFilterOptions(**options)
 
 
-def test_dictionaries_are_hashed():
-    words = pa.array([f"w{i % 5}" for i in range(1000)]).dictionary_encode()
-    table = pa.table({"x": pa.chunked_array([words, words.slice(0, 10)])})
-    file = ParquetFile(written(table, {"x": True}))
-    assert file.might_contain("x", [f"w{i}" for i in range(5)]).all()
-    assert not file.might_contain("x", "w5").any()
-    assert file.read(filters=[("x", "==", "w3")]).num_rows == 202
-
-
 # --- encryption ----------------------------------------------------------------------------------
 
 def test_every_file_has_its_own_keys_and_file_id():
@@ -344,16 +330,6 @@ def test_a_pyarrow_kms_client_serves_as_it_is():
 
     data = written(encryption=ENCRYPTED, keys=ArrowKms())
     assert ParquetFile(data, ArrowKms()).read(filters=[("a", "==", 5)]).num_rows == 1
-
-
-def test_filters_are_plain_only_where_their_column_is():
-    plain = ParquetFile(written())
-    bits = {name: bytes(plain.read_bloom_filter(0, name).bitset) for name in ALL}
-    for mode in MODES[1:]:
-        encryption, client, _ = encryptions("a")[mode]
-        data = written(encryption=encryption, keys=client)
-        uniform = "uniform" in mode or "key," in mode or mode == "key"
-        assert [bits[name] in data for name in ALL] == [False] + [not uniform] * 3
 
 
 @pytest.mark.parametrize(("arguments", "error", "message"), [
@@ -685,12 +661,6 @@ def test_paths_of_every_kind(tmp_path, monkeypatch):
         write_table(TABLE, where, bloom_filters=ALL)
     assert sorted(os.listdir(tmp_path)) == ["u", "x", "y", "z"]
     assert all((tmp_path / name).read_bytes() == expected for name in "uxyz")
-
-
-def test_a_written_file_is_as_readable_as_any_other(tmp_path):
-    write_table(TABLE, tmp_path / "x", bloom_filters=ALL)
-    (tmp_path / "y").write_bytes(b"")
-    assert (tmp_path / "x").stat().st_mode == (tmp_path / "y").stat().st_mode
 
 
 @pytest.mark.slow
