@@ -198,11 +198,16 @@ def sorted_pairs(parts: list[np.ndarray], first_bit: int = 0, *, are_sorted: boo
     again = (pairs[1:] ^ pairs[:-1]) >> np.uint64(range_bits) == 0
     if not again.any():
         return pairs
-    if not range_bits:
-        return pairs[np.append(True, ~again)]
-    starts = np.flatnonzero(np.append(True, ~again))
-    ranges = common_ranges(pairs & _mask(range_bits), starts)
-    return pairs[starts] & ~_mask(range_bits) | ranges
+    is_first = np.append(True, ~again)
+    found = pairs[is_first]
+    if range_bits:
+        is_alone = is_first & np.append(~again, True)
+        several = pairs[~is_alone]
+        ranges = common_ranges(several & _mask(range_bits),
+                               np.flatnonzero(is_first[~is_alone]))
+        changed = ~is_alone[is_first]
+        found[changed] = found[changed] & ~_mask(range_bits) | ranges
+    return found
 
 
 def _mask(bits: int) -> np.uint64:

@@ -15,6 +15,7 @@ from secure_bloom.index.geometry import (
     sorted_pairs,
     unpack,
 )
+from secure_bloom.parquet.row_ranges import RANGE_BITS, parts_of
 from tests.support import examples
 
 GEOMETRIES = st.builds(Geometry.of, st.integers(0, MAX_PAIRS), st.integers(0, MAX_ROW_GROUPS))
@@ -46,11 +47,26 @@ def test_all_row_groups_and_about_one_pair_a_bucket_fit(pairs, row_groups):
     assert Geometry.from_json(geometry.to_json()) == geometry
 
 
-@examples(100)
-@given(st.lists(st.integers(0, 30), max_size=80), st.integers(1, 5))
-def test_sorted_pairs_are_in_order_and_each_once(values, parts):
-    split = np.array_split(np.array(values, np.uint64), parts)
-    assert sorted_pairs(split).tolist() == sorted(set(values))
+@examples(300)
+@given(st.lists(st.tuples(st.integers(0, 9), st.one_of(st.integers(0, 63), st.integers(32, 63))),
+                max_size=80), st.integers(1, 5), st.booleans())
+def test_sorted_pairs_are_in_order_and_each_once(entries, parts, with_ranges):
+    bits = RANGE_BITS if with_ranges else 0
+    expected: dict[int, int] = {}
+    for place, range_ in entries if with_ranges else [(place, 0) for place, _ in entries]:
+        expected[place] = expected.get(place, 0) | int(parts_of(np.uint64(range_)))
+    pairs = np.array([place << bits | range_ & _mask(bits) for place, range_ in entries], np.uint64)
+    found = sorted_pairs(np.array_split(pairs, parts), are_sorted=False, range_bits=bits).tolist()
+    assert [pair >> bits for pair in found] == sorted(expected)
+    for pair in found if with_ranges else ():
+        ways = [one for one in range(1, 64)
+                if expected[pair >> bits] & ~int(parts_of(np.uint64(one))) == 0]
+        assert int(parts_of(np.uint64(pair & _mask(bits)))) \
+            == min((int(parts_of(np.uint64(one))) for one in ways), key=int.bit_count)
+
+
+def _mask(bits: int) -> int:
+    return (1 << bits) - 1
 
 
 @pytest.mark.parametrize("many", [(MAX_PAIRS + 1, 1), (1, MAX_ROW_GROUPS + 1)])
