@@ -57,8 +57,8 @@ def look_up(index: ColumnIndex, coverage: Coverage, values: Any) -> Lookup:
     for value in _nulls(values):
         for segment in range(len(index.segments)):
             found[value].update(all_row_groups(index, coverage, segment))
-    return Lookup([{path: sorted(set(one[path])) for path in sorted(one)} for one in found],
-                  coverage.uncovered, len(coverage.places) + len(coverage.uncovered))
+    return Lookup(list(map(_in_order, found)), coverage.uncovered,
+                  len(coverage.places) + len(coverage.uncovered))
 
 
 def located(index: ColumnIndex, coverage: Coverage,
@@ -78,6 +78,13 @@ def all_row_groups(index: ColumnIndex, coverage: Coverage, segment: int) \
     counts = index.segments[segment].files.row_group_counts
     return {path: list(range(counts[place.file])) for path, place in coverage.places.items()
             if place.segment == segment}
+
+
+def _in_order(found: dict[str, list[int]]) -> dict[str, list[int]]:
+    """Return row groups by path in order, each once. Mostly, there is one."""
+    if len(found) == 1 and len(next(iter(found.values()))) == 1:
+        return found
+    return {path: sorted(set(found[path])) for path in sorted(found)}
 
 
 def _nulls(values: Any) -> Iterable[int]:
