@@ -65,7 +65,8 @@ def _read(find: FindFiles, keys: OpenKeys, columns: list[str] | None, condition:
         assert condition is not None  # without one, no index is used
         found, selection = select_files(found, schemas, RowFilter(condition, schema))
     with ExitStack() as stack:
-        look = None if found.listed is not None \
+        # Files that an index covers need no look, but a requirement opens them, too.
+        look = None if requirement is not None and found.listed is not None \
             else _first_look(condition, found.partition_schema, stack)
         files, view = open_files(found, found.keys or keys, requirement, schema=schema,
                                  indexes=found.listed, on_missing_key=on_missing_key, look=look)

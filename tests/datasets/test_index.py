@@ -116,6 +116,14 @@ def test_only_files_with_the_value_are_opened(people, monkeypatch):
 
 
 @pytest.mark.slow
+def test_files_that_the_index_does_not_cover_are_opened_once(people):
+    filesystem = CountingHandler()  # its listings have no tags, as those of the index have
+    found = secure_bloom.read_table(str(people), KMS, filters=[("ssn", "=", ssn(3))],
+                                    filesystem=pa_fs.PyFileSystem(filesystem))
+    opened = [number for path, number in filesystem.opened.items() if path.endswith(".parquet")]
+    assert found.num_rows == 1 and opened == [1] * FILES
+
+
 def test_conditions_with_the_indexed_column_and_others(people):
     data = secure_bloom.dataset(people, KMS, index="require")
     plain = secure_bloom.dataset(people, KMS, index="off")
