@@ -14,7 +14,7 @@ BANDWIDTH = 100e6  #: bytes per second
 
 
 class SlowStore(pa_fs.FileSystemHandler):
-    """Reads of local files as from a store; nothing can be written.
+    """Reads local files as from a store; writes them without delay, as far as an index needs it.
 
     Attributes
     ----------
@@ -60,11 +60,27 @@ class SlowStore(pa_fs.FileSystemHandler):
         """Open a file as a stream."""
         return self.open_input_file(path)
 
-    def _refuse(self, *_: Any) -> Any:
-        raise NotImplementedError("this store can only be read")
+    def create_dir(self, path: str, recursive: bool) -> None:
+        """Create a folder."""
+        self._local.create_dir(path, recursive=recursive)
 
-    create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = delete_file = move \
-        = copy_file = open_output_stream = open_append_stream = _refuse
+    def open_output_stream(self, path: str, metadata: Any) -> pa.NativeFile:
+        """Open a file to write."""
+        return self._local.open_output_stream(path)
+
+    def move(self, source: str, target: str) -> None:
+        """Rename a file."""
+        self._local.move(source, target)
+
+    def delete_file(self, path: str) -> None:
+        """Delete a file."""
+        self._local.delete_file(path)
+
+    def _refuse(self, *_: Any) -> Any:
+        raise NotImplementedError("this store cannot do that")
+
+    delete_dir = delete_dir_contents = delete_root_dir_contents = copy_file = open_append_stream \
+        = _refuse
 
 
 class _SlowFile:
