@@ -5,6 +5,8 @@
 # make test-build: build the kernels and the package, and check what a release needs
 # make test-all: every test, including redundant combinations
 # make test-peers: fetch Iceberg, Delta Lake, arrow-rs and others, and run their tests
+# make test-servers: build MinIO and others, and run the tests of stores and KMS with them;
+#             some of it with make test-servers NAMES="minio"
 # make soak: try at random, for a long time, what must never happen
 # make coverage: which branches of the core its tests execute
 # make mutation: put small faults into the core, which the tests must notice
@@ -25,7 +27,7 @@ CHECK_ARGS ?= -n 3 --dist loadgroup --no-loadscope-reorder
 # Without bytecode files, each process that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check test test-build test-all test-sweep test-peers durations soak coverage mutation environments bench lint setup tools check-tools vectors clean
+.PHONY: help demo check test test-build test-all test-sweep test-peers test-servers durations soak coverage mutation environments bench lint setup tools check-tools vectors clean
 
 help:  ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -52,8 +54,9 @@ durations: setup tools check-tools  ## run the tests of `make test`, and write h
 	$(BIN)/pytest --tier test --record-durations $(PYTEST_ARGS)
 
 test-all: setup tools check-tools lint  ## run every test
-	$(BIN)/pytest --tier all -m "not fetched" $(PYTEST_ARGS)
+	$(BIN)/pytest --tier all -m "not fetched and not server" $(PYTEST_ARGS)
 	$(MAKE) test-peers
+	$(MAKE) test-servers
 
 test-sweep: setup tools check-tools  ## run the tests that only CI runs, after `make test`
 	$(BIN)/pytest --tier all -m "sweep and not build" $(PYTEST_ARGS)
@@ -72,6 +75,9 @@ $(PEERS)/.ready: pyproject.toml constraints.txt
 	  --editable '.[spark]' 'pyspark[connect]==4.1.*' pytest pytest-xdist hypothesis deltalake \
 	  'pyiceberg[sql-sqlite]' duckdb
 	@touch $@
+
+test-servers: setup tools check-tools  ## build servers with Go and npm, and run tests with them
+	$(BIN)/python -m tests.servers $(NAMES)
 
 soak: setup  ## try at random what must never happen, for SECONDS=600
 	$(BIN)/python -m tests.soak --seconds $(or $(SECONDS),600) --docs $(SOAK_ARGS)

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests import tiers
+from tests.servers import chosen
 from tests.tiers import LEFT_OUT, sweep_where
 
 ROOT = Path(__file__).parent.parent
@@ -71,6 +72,15 @@ def test_what_a_tier_leaves_out_is_not_imported(tmp_path, monkeypatch, folder, t
         ignored = tiers.pytest_ignore_collect(module)
         assert ignored is (True if marks & set(left_out) else None)  # None leaves it to pytest
         assert tiers.pytest_ignore_collect(module.with_name("helpers.py")) is None
+
+
+@pytest.mark.parametrize(("fixtures", "parameters", "is_needed"), [
+    (["store"], {"store": "objects", "n": 1}, True), (["store"], {"store": "local"}, False),
+    (["store"], {"store": "s3"}, False), (["s3"], {}, True), (["tmp_path"], {}, False)])
+def test_a_server_takes_the_place_of_the_store_in_memory(fixtures, parameters, is_needed):
+    item = SimpleNamespace(path=Path("tests/storage/test_x.py"), fixturenames=fixtures,
+                           callspec=SimpleNamespace(params=parameters))
+    assert chosen.needs_server(item) is is_needed
 
 
 def report(name, seconds):

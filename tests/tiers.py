@@ -6,7 +6,8 @@ tier       command        tests
 ``check``  make check     for the minute between two edits: only unmarked tests, and of a test
                          with many combinations of parameters only a few
 ``test``   make test      before every merge, and the default of pytest: all except ``build``,
-                         ``sweep``, ``fetched`` and ``soak``. CI runs the first three after it.
+                         ``sweep``, ``fetched``, ``server`` and ``soak``. CI runs the first three
+                         after it.
 ``all``    make test-all  all
 =========  =============  ========================================================================
 
@@ -39,8 +40,10 @@ from pathlib import Path
 
 import pytest
 
-LEFT_OUT = {"check": ("spark", "peer", "slow", "build", "sweep", "fetched", "soak"),
-            "test": ("build", "sweep", "fetched", "soak"), "all": ()}
+from tests.servers import chosen
+
+LEFT_OUT = {"check": ("spark", "peer", "slow", "build", "sweep", "fetched", "server", "soak"),
+            "test": ("build", "sweep", "fetched", "server", "soak"), "all": ()}
 #: fixtures that start a process -> the mark of their tests
 STARTED = {"spark": "spark", "native_spark": "spark", "parquet_java": "peer", "arrow_cpp": "peer",
            "arrow_rs": "fetched", "s3": "slow", "server": "slow", "moto": "slow"}
@@ -48,7 +51,7 @@ STARTED = {"spark": "spark", "native_spark": "spark", "parquet_java": "peer", "a
 STARTING = {"store": "s3", "place": "object"}
 #: folder -> marks of its tests
 _OF_FOLDERS = {"peers": {"peer"}, "lakehouse": {"fetched"}, "environments": {"build"},
-               "release": {"build"}}
+               "release": {"build"}, "servers": {"server"}}
 _OF_MODULE = re.compile(r"^pytestmark = .*", re.MULTILINE)
 _MARK = re.compile(r"pytest\.mark\.(\w+)|uses_(spark)")
 DURATIONS = Path(__file__).with_name("durations.json")  #: module -> seconds
@@ -141,12 +144,15 @@ def record_durations(reports: Iterable, path: Path) -> None:
 
 def pytest_addoption(parser):
     parser.addoption("--tier", choices=LEFT_OUT, help="which tests run; test, unless named")
+    parser.addoption("--server", choices=chosen.SERVERS, help="only tests of object stores or of "
+                     "a KMS, and all of them with this server")
     parser.addoption("--record-durations", action="store_true",
                      help=f"write how long modules took to tests/{DURATIONS.name}")
 
 
 def pytest_configure(config):
     global tier
+    chosen.name = config.getoption("--server")
     named = config.args and all("::" in argument for argument in config.args)
     tier = config.getoption("--tier") or ("all" if named else "test")
     if tier != "all" and _IN_MEMORY.is_dir() and shutil.disk_usage(_IN_MEMORY).free > _ENOUGH:
@@ -166,9 +172,8 @@ def pytest_collection_finish():
 
 def pytest_ignore_collect(collection_path):
     """Leave out modules without a test for the tier: to import them takes longer than to test."""
-    if collection_path.match("test_*.py") and marks_of_module(collection_path) & {*LEFT_OUT[tier]}:
-        return True
-    return None
+    is_module = collection_path.match("test_*.py")
+    return True if is_module and marks_of_module(collection_path) & _left_out() else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -181,7 +186,8 @@ def pytest_collection_modifyitems(config, items):
         if "spark" in item.fixturenames:  # a module's tests share a process, and its session
             item.add_marker(pytest.mark.xdist_group(f"spark {item.path.stem}"))
         marks |= {mark.name for mark in item.iter_markers()}
-        (others if marks & {*LEFT_OUT[tier]} else kept).append(item)
+        is_left_out = marks & _left_out() or (chosen.name and not chosen.needs_server(item))
+        (others if is_left_out else kept).append(item)
     few = few_combinations(kept)
     others += set(kept).difference(few)
     if others:
@@ -189,6 +195,11 @@ def pytest_collection_modifyitems(config, items):
         items[:] = few
     if hasattr(config, "workerinput"):  # several processes share the tests
         items[:] = longest_first(items, json.loads(DURATIONS.read_text()))
+
+
+def _left_out() -> set[str]:
+    """Return the marks that this run leaves out."""
+    return {*LEFT_OUT[tier]} - ({"server"} if chosen.name else set())
 
 
 def _marks(item) -> set[str]:

@@ -25,7 +25,7 @@ from secure_bloom import EncryptionConfiguration
 from secure_bloom.cli import found_rows, main, row_formats
 from secure_bloom.keys import Keyring
 from secure_bloom.storage.files import write_file
-from tests.storage.s3 import BUCKET, S3Server
+from tests.storage.s3 import BUCKET
 
 CONFIG = EncryptionConfiguration("footer", {"pii": ["ssn"]})
 
@@ -398,13 +398,6 @@ def test_the_folder_of_a_table_is_searched_only_on_request(folder):
     result = ssn(folder, "--value", "1-00")
     assert result.exit_code == 3 and "--all-files" in result.stderr
     assert ssn(folder, "--value", "1-00", "--all-files", "--count").stdout == "1\n"
-
-
-@pytest.fixture
-def s3():
-    server = S3Server()
-    yield server
-    server.stop()
 
 
 def test_object_stores_are_read_and_written(folder, s3):

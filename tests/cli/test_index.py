@@ -18,7 +18,7 @@ from secure_bloom.index.integrity import SAMPLE
 from secure_bloom.index.rotation import IndexRotation
 from secure_bloom.keys import Keyring
 from secure_bloom.storage.many_files import result_on_error
-from tests.storage.s3 import BUCKET, S3Server
+from tests.storage.s3 import BUCKET
 
 CONFIG = EncryptionConfiguration("footer", {"pii": ["ssn"]})
 
@@ -376,13 +376,6 @@ def test_what_was_done_before_an_error_is_shown(table, monkeypatch, step, error)
 
 
 # --- object stores -------------------------------------------------------------------------------
-
-@pytest.fixture(scope="module")
-def s3():
-    server = S3Server()
-    yield server
-    server.stop()
-
 
 def test_all_commands_take_uris(tmp_path, monkeypatch, s3):
     keyring = Keyring.create(tmp_path / "keys.json")

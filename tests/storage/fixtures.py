@@ -4,8 +4,9 @@ import uuid
 
 import pytest
 
+from tests.servers import chosen
 from tests.storage.s3 import S3Server
-from tests.storage.stores import coarse_store, local_store, objects_store, s3_store
+from tests.storage.stores import coarse_store, local_store, objects_store, server_store
 
 #: for a few tests also a server
 ON_SERVER = pytest.mark.parametrize("store", ["local", "coarse", "objects", "s3"], indirect=True)
@@ -13,8 +14,8 @@ ON_SERVER = pytest.mark.parametrize("store", ["local", "coarse", "objects", "s3"
 
 @pytest.fixture(scope="session")
 def s3():
-    """Start an S3 server, which must be running before Spark starts its workers."""
-    server = S3Server()
+    """Start an S3 server, or the store that ``--server`` names, before Spark starts its workers."""
+    server = chosen.start() if chosen.name else S3Server()
     yield server
     server.stop()
 
@@ -25,9 +26,9 @@ def store(request, tmp_path, monkeypatch):
         return local_store(tmp_path, monkeypatch)
     if request.param == "coarse":
         return coarse_store(tmp_path)
-    if request.param == "objects":
+    if request.param == "objects" and not chosen.name:
         return objects_store()
-    return s3_store(request.getfixturevalue("s3"), uuid.uuid4().hex)
+    return server_store(request.getfixturevalue("s3"), uuid.uuid4().hex)
 
 
 @pytest.fixture

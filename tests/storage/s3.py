@@ -1,4 +1,7 @@
-"""An S3 server for tests: moto in a separate process, which prints its port."""
+"""An S3 server for tests: moto in a separate process, which prints its port.
+
+Servers of other stores have the same methods: see ``tests/servers``.
+"""
 
 import logging
 import os
@@ -9,30 +12,40 @@ import threading
 import pyarrow.fs as pa_fs
 
 BUCKET = "bucket"
-CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test-secret",
                "AWS_EC2_METADATA_DISABLED": "true"}
 
 
-class S3Server:
-    """A server that runs until ``stop``, or until this process ends.
+class S3Store:
+    """What tests do with the store at ``address``, in which there is a bucket.
 
-    Spark's workers get credentials from the environment.
+    ``filesystem_class`` is what pyarrow calls its filesystem.
     """
+
+    filesystem_class = pa_fs.S3FileSystem
+
+    def prepare(self):
+        """Make the bucket. Spark's workers get credentials from the environment."""
+        os.environ.update(CREDENTIALS)
+        self.filesystem_of(allow_bucket_creation=True).create_dir(BUCKET)
+
+    def filesystem_of(self, cls=filesystem_class, **options):
+        return cls(region="us-east-1", scheme="http", endpoint_override=self.address, **options)
+
+    def uri(self, path: str) -> str:
+        return (f"s3://{BUCKET}/{path}?region=us-east-1&scheme=http"
+                f"&endpoint_override={self.address}")
+
+
+class S3Server(S3Store):
+    """A server that runs until ``stop``, or until this process ends."""
 
     def __init__(self):
         self._process = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE,
                                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                          text=True)
         self.address = f"127.0.0.1:{int(self._process.stdout.readline())}"
-        os.environ.update(CREDENTIALS)
-        self.filesystem_of(pa_fs.S3FileSystem, allow_bucket_creation=True).create_dir(BUCKET)
-
-    def filesystem_of(self, cls=pa_fs.S3FileSystem, **options):
-        return cls(region="us-east-1", scheme="http", endpoint_override=self.address, **options)
-
-    def uri(self, path: str) -> str:
-        return (f"s3://{BUCKET}/{path}?region=us-east-1&scheme=http"
-                f"&endpoint_override={self.address}")
+        self.prepare()
 
     def stop(self):
         self._process.kill()

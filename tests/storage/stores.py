@@ -223,10 +223,10 @@ def objects_store():
     return Store(make, f"{BUCKET}/table")
 
 
-def s3_store(server, folder):
+def server_store(server, folder):
     def make(faults=None, patch=None):
-        cls = pa_fs.S3FileSystem if faults is None else faults.filesystem(pa_fs.S3FileSystem)
-        return server.filesystem_of(cls)
+        cls = server.filesystem_class
+        return server.filesystem_of(cls if faults is None else faults.filesystem(cls))
     return Store(make, f"{BUCKET}/{folder}", every=6)
 
 

@@ -1,0 +1,45 @@
+"""Servers from registries of packages, built once and kept in ``build/servers``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+BUILD = Path(__file__).parents[2] / "build" / "servers"
+
+
+class NotBuilt(Exception):
+    """A server cannot be had here; the message says why."""
+
+
+def from_go(module: str, version: str) -> Path:
+    """Return the program of a Go module, which is compiled unless it was before."""
+    program = BUILD / f"{Path(module).name}-{version}" / Path(module).name
+    if not program.exists():
+        _run(["go", "install", f"{module}@{version}"], BUILD, GOBIN=str(program.parent),
+             GOFLAGS="-mod=mod")
+    return program
+
+
+def from_npm(package: str, version: str, script: str) -> list[str]:
+    """Return the command line of a script of an npm package, which is installed if need be."""
+    folder = BUILD / f"{package}-{version}"
+    if not (folder / ".ready").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        _run(["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--silent",
+              f"{package}@{version}"], folder)
+        (folder / ".ready").touch()
+    return ["node", str(folder / "node_modules" / package / script)]
+
+
+def _run(command: list[str], folder: Path, **environment: str) -> None:
+    if shutil.which(command[0]) is None:
+        raise NotBuilt(f"{command[0]} is not installed")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    print("$", *command, flush=True)
+    result = subprocess.run(command, cwd=folder, env={**os.environ, **environment},
+                            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if result.returncode:
+        raise NotBuilt(f"{' '.join(command[:3])} failed: {result.stderr.strip()[-500:]}")
