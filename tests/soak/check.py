@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -69,3 +71,14 @@ class Check:
     target: int
     try_case: Callable[[Case], None]
     is_extra: bool = False
+
+
+@contextmanager
+def in_memory(case: Case) -> Iterator[Path]:
+    """Make a folder for files that are synced again and again, which a disk would make slow."""
+    memory = Path("/dev/shm")
+    if not memory.is_dir():
+        yield case.folder
+        return
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        yield Path(folder)

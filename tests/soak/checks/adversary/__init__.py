@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import random
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from secure_bloom.errors import SecureBloomError
 from tests.reading.ways import by_pages, with_ranges
-from tests.soak.check import Case, Check
+from tests.soak.check import Case, Check, in_memory
 from tests.soak.checks.adversary import moves, planting, splicing
 from tests.soak.checks.adversary.guard import TooSlow, bounded
 from tests.soak.checks.adversary.judge import Judge, Question
@@ -86,9 +85,7 @@ class Game:
 def _try(case: Case) -> None:
     """Play some games with one table."""
     with contextlib.ExitStack() as stack:
-        folder = case.folder
-        if Path("/dev/shm").is_dir():  # faster
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/dev/shm")))
+        folder = stack.enter_context(in_memory(case))
         if case.random.random() < 0.5:  # indexes say where rows are, and only those are read
             stack.enter_context(with_ranges())
             stack.enter_context(by_pages())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from secure_bloom.keys import InMemoryKms
 from tests.index.helpers import age
 from tests.memory import buffers_of
 from tests.modes import MASTER_KEYS
-from tests.soak.check import Case, Check
+from tests.soak.check import Case, Check, in_memory
 from tests.soak.checks.leftovers.searching import check_index, stored
 from tests.soak.checks.leftovers.tables import Lake
 
@@ -29,10 +28,7 @@ _KMS = InMemoryKms(MASTER_KEYS)
 
 def _try(case: Case) -> None:
     """Hand over the rows of some persons and erase them; search everything that is there then."""
-    with contextlib.ExitStack() as stack:
-        folder = case.folder
-        if Path("/dev/shm").is_dir():  # faster
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/dev/shm")))
+    with in_memory(case) as folder:
         lake = Lake.write(case, folder / "lake")
         try:
             _play(case, lake, folder / "person.parquet")
