@@ -85,14 +85,13 @@ def select_files(found: Files, schemas: Sequence[pa.Schema], one: RowGroupFilter
     assert listed is not None  # as the files are known
     rows = {key: _where_all_may_hold(listed, schema, set(found.partition_schema.names), [one])
             for key, schema in {id(schema): schema for schema in schemas}.items()}
-    selected = {path: rows[id(schema)].get(path)
-                for path, schema in zip(found.paths, schemas, strict=True)}
-    kept = [number for number, of_file in enumerate(selected.values())
-            if of_file is None or len(of_file)]  # None: the file is not covered
-    rest = found._replace(paths=[found.paths[number] for number in kept],
-                          partitions=[found.partitions[number] for number in kept])
-    return rest, Selection(listed, {path: of_file for path in rest.paths
-                                    if (of_file := selected[path]) is not None})
+    kept = [(path, partition, of_file) for path, partition, schema
+            in zip(found.paths, found.partitions, schemas, strict=True)
+            if (of_file := rows[id(schema)].get(path)) is None or of_file]
+    rest = found._replace(paths=[path for path, _, _ in kept],
+                          partitions=[partition for _, partition, _ in kept])
+    return rest, Selection(listed, {path: of_file for path, _, of_file in kept
+                                    if of_file is not None})  # None: the file is not covered
 
 
 def _where_all_may_hold(listed: ListedIndexes, schema: pa.Schema, others: Collection[str],

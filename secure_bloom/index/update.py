@@ -112,7 +112,7 @@ def create_index(table: Table, column: str, kms: CachedKms | None, encryption: I
 
 
 def _check_no_log(table: Table, listing: Iterable[str]) -> None:
-    found = table_below(table.path, listing)
+    found = table_below(table.path, list(listing))
     if found is not None:
         raise UnsupportedError(f"this is {found}; build the index of its folder with data files, "
                                f"{posixpath.join(found.folder, ICEBERG_DATA)}", file=found.folder)

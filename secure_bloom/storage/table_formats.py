@@ -33,6 +33,8 @@ _MARKED = re.compile(
     rf"(?:^|/)(?:(?P<log>{'|'.join(map(re.escape, _LOGS))})(?:/|$)"
     rf"|(?P<iceberg>{ICEBERG_METADATA}/{_ICEBERG_FILE.pattern}$)|{re.escape(_HUDI_PARTITION)})")
 
+_MARKS = *_LOGS, _METADATA_FILE  # one of them is in every path that is _MARKED
+
 _READERS = {
     "Delta Lake": 'deltalake.DeltaTable, or format("delta") in Spark',
     "Iceberg": "pyiceberg, or by its name in a catalog of Spark",
@@ -98,8 +100,11 @@ def _linked(folder: str, files: Iterable[str]) -> list[str]:
     return [path for path in real if not path.startswith(own)]
 
 
-def table_below(folder: str, paths: Iterable[str]) -> Table | None:
+def table_below(folder: str, paths: Sequence[str]) -> Table | None:
     """Find a table among the paths in a folder, relative to it, but not in a hidden subfolder."""
+    together = "\n".join(paths)
+    if not any(mark in together for mark in _MARKS):  # as in nearly all folders
+        return None
     for path in paths:
         match = _MARKED.search(path)
         if match is None:

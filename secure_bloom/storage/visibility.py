@@ -283,7 +283,7 @@ def _check_found(filesystem: pa_fs.FileSystem, found: Mapping[str, pa_fs.FileInf
 
 def _visible(found: Mapping[str, pa_fs.FileInfo], jobs: Mapping[str, JobState], prefix: str) \
         -> dict[str, pa_fs.FileInfo]:
-    kept = sorted(found.keys() - set(filter(is_hidden, found)))
+    kept = sorted([path for path in found if not is_hidden(path)])
     if not jobs:
         return {path: found[path] for path in kept}
 
