@@ -2,7 +2,6 @@
 
 import base64
 import logging
-import sys
 from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,25 +18,21 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     KeyUnwrapError,
     KmsUnavailableError,
-    MissingExtraError,
 )
 from secure_bloom.keys import AwsKms
 from tests.doc_examples import run_examples
 from tests.keys.checks import (
     KEY,
-    connections_of_its_own_after_a_fork,
-    files_round_trip,
-    in_threads,
     no_proxy_sees_keys,
-    other_processes,
     padded,
-    paused,
     refused,
     round_trip,
     stalled,
     without_secrets,
 )
-from tests.peers.loopback import Loopback, answer, hang_up, slow
+from tests.keys.remote import *  # noqa: F403
+from tests.keys.remote import Service
+from tests.peers.loopback import Loopback, answer, hang_up
 
 REGION = "eu-west-1"
 ACCOUNT = "123456789012"  # of moto
@@ -118,20 +113,16 @@ def error(status: int, code: str):
 
 # --- what it is for ------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("key", [b"k" * 16, b"k" * 24, b"k" * 32])
-@pytest.mark.parametrize("form", ["alias", "id", "arn"])
-def test_what_is_wrapped_is_unwrapped(moto, keys, form, key):
-    alias = ALIASES[0]
-    name = alias if form == "alias" else keys[alias][form]
-    wrapped = round_trip(lambda: client(moto), key, name)
-    assert isinstance(wrapped, str)
-    assert key not in base64.b64decode(wrapped)
+@pytest.fixture
+def service(proxy) -> Service:
+    return Service(proxy, partial(client, proxy), ALIASES, "AAAA", {"boto3": "boto3"}, [SECRET],
+                   foreign=["", "no base64!", "vault:v1:AAAA", b"\xff"],
+                   too_long=[padded(proxy), error(403, "SECRET" * 2**18)])
 
 
-@pytest.mark.parametrize("form", ["alias", "arn"])
-def test_files(moto, keys, tmp_path, form):
-    names = ALIASES if form == "alias" else [keys[alias]["arn"] for alias in ALIASES]
-    files_round_trip(client(moto), *names, tmp_path)
+@pytest.mark.parametrize("form", ["id", "arn"])
+def test_a_key_may_be_named_by_its_id_or_arn(moto, keys, form):
+    round_trip(lambda: client(moto), KEY, keys[ALIASES[0]][form])
 
 
 @pytest.mark.slow
@@ -170,12 +161,6 @@ def test_changed_ciphertext(moto, keys):
     changed = base64.b64encode(wrapped).decode()
     for bad in (changed, changed[:40], "AAAA"):
         refused(KeyUnwrapError, lambda bad=bad: kms.unwrap_key(bad, "alias/footer"))
-
-
-@pytest.mark.parametrize("wrapped", ["", "no base64!", "vault:v1:AAAA", b"\xff"])
-def test_what_is_no_base64_is_not_sent(proxy, wrapped):
-    refused(KeyUnwrapError, lambda: client(proxy).unwrap_key(wrapped, "alias/footer"), "base64")
-    assert proxy.requests == []
 
 
 @pytest.mark.parametrize("name", ["alias/none", "00000000-0000-0000-0000-000000000000", "x", ""])
@@ -225,28 +210,6 @@ def test_overload(proxy, status, code):
     proxy.always = error(status, code)
     refused(KmsUnavailableError, lambda: client(proxy).wrap_key(KEY, "alias/footer"), code)
     assert len(proxy.requests) == 3
-
-
-@pytest.mark.parametrize("body", [
-    b"", b"{}", b"[]", b"null", b"<html>SECRET</html>", b'{"Plaintext": 5}',
-    b'{"Plaintext": "SECRET no base64", "CiphertextBlob": "SECRET no base64"}'])
-def test_answers_of_something_else(proxy, pauses, body):
-    proxy.always = answer(200, body)
-    kms = client(proxy)
-    for call in (lambda: kms.wrap_key(KEY, "alias/footer"),
-                 lambda: kms.unwrap_key("AAAA", "alias/footer")):
-        refused(KmsUnavailableError, call, "not a valid AWS KMS response")
-
-
-def test_responses_that_are_too_long(proxy):
-    kms = client(proxy)
-    wrapped = kms.wrap_key(KEY, "alias/footer")
-    for fault in padded(proxy), error(403, "SECRET" * 2**18):
-        proxy.always = fault
-        refused(KmsUnavailableError, lambda: kms.unwrap_key(wrapped, "alias/footer"),
-                "not a valid AWS KMS response")
-    proxy.always = None
-    assert kms.unwrap_key(wrapped, "alias/footer") == KEY
 
 
 def test_a_botocore_without_private_names_works(moto, keys, monkeypatch):
@@ -300,14 +263,6 @@ def test_hanging_up_for_good(proxy, pauses):
     caught = refused(KmsUnavailableError, lambda: client(proxy).wrap_key(KEY, "alias/footer"),
                      "ConnectionClosedError")
     assert caught.__cause__ is None  # it holds the request
-    assert len(proxy.requests) == 3
-
-
-def test_slow_for_good(proxy, pauses):
-    proxy.always = slow(3)
-    with paused(0.9):  # 3 attempts of 0.3 seconds
-        refused(KmsUnavailableError, lambda: client(proxy, timeout=0.3).wrap_key(
-            KEY, "alias/footer"), "ReadTimeoutError")
     assert len(proxy.requests) == 3
 
 
@@ -401,31 +356,7 @@ def test_a_proxy_does_not_see_keys(moto, keys, monkeypatch, place):
     no_proxy_sees_keys(lambda: client(endpoint), "alias/footer", monkeypatch)
 
 
-@pytest.mark.parametrize("limits", [{"timeout": 0}, {"timeout": -1}, {"timeout": float("nan")},
-                                    {"attempts": 0}])
-def test_limits_that_are_refused(limits):
-    refused(ValueError, lambda: AwsKms(REGION, **limits), next(iter(limits)))
-
-
-def test_without_boto3(monkeypatch):
-    monkeypatch.setitem(sys.modules, "boto3", None)
-    refused(MissingExtraError, lambda: AwsKms(REGION).wrap_key(KEY, "a"), "pip install 'boto3>=")
-
-
 # --- processes, threads, secrets -----------------------------------------------------------------
-
-def test_other_processes(moto, keys):
-    other_processes(client(moto), "alias/footer")
-
-
-def test_a_fork_opens_connections_of_its_own(proxy):
-    connections_of_its_own_after_a_fork(client(proxy), "alias/footer")
-
-
-@pytest.mark.sweep
-def test_threads(moto, keys):
-    in_threads(client(moto), "alias/footer", calls=64)
-
 
 def test_no_secret_is_logged(proxy, caplog):
     """With all loggers at DEBUG, but botocore's at INFO: at DEBUG, it logs what it sends."""

@@ -6,7 +6,7 @@ Tokens come from a managed identity, through azure-identity, as in an Azure App 
 import base64
 import logging
 import pickle
-import sys
+from functools import partial
 
 import pytest
 
@@ -22,19 +22,15 @@ from secure_bloom.keys import AzureKms
 from tests.keys.checks import (
     KEY,
     compressed,
-    connections_of_its_own_after_a_fork,
-    files_round_trip,
-    in_threads,
-    other_processes,
     padded,
-    paused,
     refused,
-    round_trip,
     without_secrets,
 )
+from tests.keys.remote import *  # noqa: F403
+from tests.keys.remote import Service
 from tests.peers.certificates import self_signed
 from tests.peers.key_vault import RESOURCE, TOKEN, Identity, KeyVault
-from tests.peers.loopback import answer, hang_up, slow
+from tests.peers.loopback import answer, hang_up
 
 URL = "https://bloom.vault.azure.net"
 
@@ -86,20 +82,20 @@ class Credential:
         return AccessToken(TOKEN, 2**40)
 
 
+@pytest.fixture
+def service(vault) -> Service:
+    return Service(
+        vault, partial(client, vault), ("footer", "a-B1"), "azurekeyvault:v1:0:AAAA:AAAA",
+        dict.fromkeys(["azure.identity", "azure.keyvault.keys"], "azure-keyvault-keys"), [TOKEN],
+        foreign=["", "AAAA", "azurekeyvault:v1:", "azurekeyvault:v1:0/../x:AAAA:AAAA",
+                 "gcpkms:v1:AAAA", "azurekeyvault:v1:0:A:AAAA", "azurekeyvault:v2:0:AAAA:AAAA",
+                 "azurekeyvault:v1::AAAA:AAAA", "azurekeyvault:v1:0:AAAA:AAAA\n", b"\xff"],
+        impossible=["", ".", "..", "a/b", "../secrets", "a_b", "a b", "a?b", "ä", "a\n", "k" * 128,
+                    "https://x.vault.azure.net/keys/k"],
+        too_long=[padded(vault), compressed(padded(vault))], odd=compressed(vault._respond))
+
+
 # --- what it is for ------------------------------------------------------------------------------
-
-@pytest.mark.parametrize("name", ["footer", "a-B1"])
-@pytest.mark.parametrize("key", [b"k" * 16, b"k" * 24, b"k" * 32])
-def test_what_is_wrapped_is_unwrapped(vault, name, key):
-    wrapped = round_trip(lambda: client(vault), key, name)
-    assert wrapped.startswith("azurekeyvault:v1:")
-    assert key not in wrapped.encode()
-
-
-@pytest.mark.slow
-def test_files(vault, tmp_path):
-    files_round_trip(client(vault), "footer", "column", tmp_path)
-
 
 def test_what_a_call_sends(vault, identity):
     kms = client(vault)
@@ -146,26 +142,6 @@ def test_every_part_is_authenticated(vault):
                     [*one[:4], one[4][:-8]]):
         text = ":".join(changed)
         refused(KeyUnwrapError, lambda text=text: kms.unwrap_key(text, "footer"), "changed")
-
-
-@pytest.mark.parametrize("wrapped", [
-    "", "AAAA", "azurekeyvault:v1:", "azurekeyvault:v1:0/../x:AAAA:AAAA", "gcpkms:v1:AAAA",
-    "azurekeyvault:v1:0:A:AAAA", "azurekeyvault:v2:0:AAAA:AAAA", "azurekeyvault:v1::AAAA:AAAA",
-    "azurekeyvault:v1:0:AAAA:AAAA\n", b"\xff"])
-def test_what_others_have_wrapped_is_not_sent(vault, wrapped):
-    refused(KeyUnwrapError, lambda: client(vault).unwrap_key(wrapped, "footer"),
-            "Azure Key Vault")
-    assert vault.requests == []
-
-
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../secrets", "a_b", "a b", "a?b", "ä",
-                                  "a\n", "k" * 128, "https://x.vault.azure.net/keys/k"])
-def test_names_that_no_key_can_have_are_not_sent(vault, name):
-    kms = client(vault)
-    refused(KeyNotFoundError, lambda: kms.wrap_key(KEY, name), repr(name))
-    refused(KeyNotFoundError, lambda: kms.unwrap_key("azurekeyvault:v1:0:AAAA:AAAA", name),
-            repr(name))
-    assert vault.requests == []
 
 
 # --- refusals, faults ----------------------------------------------------------------------------
@@ -229,39 +205,6 @@ def test_failing_for_good(vault, pauses, fault):
             secrets=[TOKEN])
     assert len(vault.requests) == 5
     assert len(pauses) == 4
-
-
-def test_slow_for_good(vault, pauses):
-    kms = client(vault, timeout=0.3, attempts=2)
-    vault.always = slow(1)
-    with paused(0.6):  # 2 attempts of 0.3 seconds
-        refused(KmsUnavailableError, lambda: kms.wrap_key(KEY, "footer"), "ServiceResponse")
-    assert len(vault.requests) == 2
-
-
-@pytest.mark.parametrize("body", [
-    b"", b"SECRET", b"[]", b"null", b"{}", b"[" * 100_000, b'{"value": 5}', b'{"value": "AAAA"}',
-    b'{"value": "AAAA", "kid": "https://h/keys/column/0"}', b'{"value": "AAAA", "kid": "footer"}',
-    b'{"value": "AAAA", "kid": "https://h/keys/footer"}',
-    b'{"value": "SECRET!", "kid": "https://h/keys/footer/0"}',
-    b'{"value": "", "kid": "https://h/keys/footer/0"}'], ids=range(13))
-def test_answers_of_something_else(vault, pauses, body):
-    kms = after_login(vault)
-    vault.always = answer(200, body, Content_Type="application/json")
-    for call in (lambda: kms.wrap_key(KEY, "footer"),
-                 lambda: kms.unwrap_key("azurekeyvault:v1:0:AAAA:AAAA", "footer")):
-        refused(KmsUnavailableError, call, "not a valid response")
-
-
-def test_responses_that_are_too_long(vault, pauses):
-    kms = client(vault)
-    wrapped = kms.wrap_key(KEY, "footer")
-    for fault in (padded(vault), compressed(padded(vault))):
-        vault.always = fault
-        refused(KmsUnavailableError, lambda: kms.unwrap_key(wrapped, "footer"),
-                "not a valid response")
-    vault.always = compressed(vault._respond)
-    assert kms.unwrap_key(wrapped, "footer") == KEY
 
 
 @pytest.mark.parametrize("size", [1, 16, 32])
@@ -331,13 +274,6 @@ def test_addresses_that_are_refused(url):
     refused(ValueError, lambda: AzureKms(url))
 
 
-@pytest.mark.parametrize("module", ["azure.identity", "azure.keyvault.keys"])
-def test_without_the_packages(monkeypatch, module):
-    monkeypatch.setitem(sys.modules, module, None)
-    refused(MissingExtraError, lambda: AzureKms(URL).wrap_key(KEY, "a"),
-            "pip install 'azure-keyvault-keys>=")
-
-
 def test_a_version_that_mixes_up_threads(vault, monkeypatch):
     monkeypatch.setattr("azure.keyvault.keys.__version__", "4.11.2")
     refused(MissingExtraError, lambda: client(vault).wrap_key(KEY, "footer"), "4.11.2",
@@ -348,22 +284,6 @@ def test_a_version_that_mixes_up_threads(vault, monkeypatch):
 
 
 # --- processes, threads, secrets -----------------------------------------------------------------
-
-@pytest.mark.slow
-def test_other_processes(vault):
-    kms = client(vault)
-    other_processes(kms, "footer")
-    assert TOKEN.encode() not in pickle.dumps(kms)
-
-
-def test_a_fork_opens_connections_of_its_own(vault):
-    connections_of_its_own_after_a_fork(client(vault), "footer")
-
-
-@pytest.mark.slow
-def test_threads(vault):
-    in_threads(client(vault), "footer", calls=64)
-
 
 def test_no_secret_is_logged(vault, pauses, caplog):
     caplog.set_level(logging.DEBUG)

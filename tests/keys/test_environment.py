@@ -88,24 +88,6 @@ def broken(request, monkeypatch):
     return list(BROKEN[request.param])
 
 
-def test_encrypted_files_are_written_and_read_with_the_keys_of_the_environment(tmp_path, named):
-    path = tmp_path / "data" / "a.parquet"
-    path.parent.mkdir()
-    write_table(TABLE, path, bloom_filters=FILTERS, encryption=ENCRYPTION)
-    assert ParquetFile(path, named).read().equals(TABLE)
-    assert [info.encrypted for info in ParquetFile(path).bloom_filters] == [True, False]
-    for source in (path, path.parent, path.read_bytes()):
-        assert read_table(source, filters=[("ssn", "==", "012")]).num_rows == 1
-    assert verify_file(path).ok and not verify_file(path).missing_keys
-    assert secure_bloom.audit(path.parent).missing_keys is False
-    named.add("new")
-    assert [use.name for use in list_master_keys(path).master_keys] == ["footer", "pii"]
-    assert rotate_master_keys(path.parent, old="pii", new="new").rotated == [str(path)]
-    assert secure_bloom.strip(path, columns=["ssn"]).changed
-    assert secure_bloom.attach(path, {"ssn": True}).changed
-    assert read_table(path).equals(TABLE)
-
-
 def test_keys_that_are_given_win(encrypted, keyring, broken):
     assert read_table(encrypted, keys=keyring).equals(TABLE)
     with pytest.raises(KeyNotFoundError, match="'footer'"):

@@ -7,8 +7,8 @@ import base64
 import json
 import logging
 import pickle
-import sys
 import time
+from functools import partial
 
 import pytest
 from google.api_core.universe import UniverseMismatchError
@@ -21,25 +21,20 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     KeyUnwrapError,
     KmsUnavailableError,
-    MissingExtraError,
 )
 from secure_bloom.keys import GcpKms
 from tests.keys.checks import (
     KEY,
     compressed,
-    connections_of_its_own_after_a_fork,
-    files_round_trip,
-    in_threads,
     no_proxy_sees_keys,
-    other_processes,
     padded,
-    paused,
     refused,
-    round_trip,
     without_secrets,
 )
+from tests.keys.remote import *  # noqa: F403
+from tests.keys.remote import Service
 from tests.peers.cloud_kms import KEY_RING, UNIVERSE, CloudKms, ServiceAccount, refusal
-from tests.peers.loopback import Loopback, answer, hang_up, slow
+from tests.peers.loopback import Loopback, answer, hang_up
 
 
 @pytest.fixture(scope="module")
@@ -66,20 +61,22 @@ def client(server, **options) -> GcpKms:
     return GcpKms(KEY_RING, endpoint_url=server.url, **{"timeout": 60, "attempts": 3, **options})
 
 
+@pytest.fixture
+def service(cloud, account) -> Service:
+    return Service(
+        cloud, partial(client, cloud), ("footer", "a_b-C1"), "gcpkms:v1:AAAA",
+        dict.fromkeys(["google.cloud.kms_v1", "google_crc32c"], "google-cloud-kms"),
+        [account.secret],
+        foreign=["", "gcpkms:v1:", "gcpkms:v1:no base64!", "AAAA", "gcpkms:v2:AAAA",
+                 "vault:v1:AAAA", b"\xff"],
+        impossible=["", ".", "..", "a/b", "../x", "a:decrypt", "a b", "ä", "a\n", "k" * 64,
+                    "projects/p/locations/l/keyRings/r/cryptoKeys/k"],
+        too_long=[padded(cloud), compressed(padded(cloud)),
+                  refusal(403, "PERMISSION_DENIED", "SECRET" * 2**18)],
+        odd=compressed(cloud._respond))
+
+
 # --- what it is for ------------------------------------------------------------------------------
-
-@pytest.mark.parametrize("name", ["footer", "a_b-C1"])
-@pytest.mark.parametrize("key", [b"k" * 16, b"k" * 24, b"k" * 32])
-def test_what_is_wrapped_is_unwrapped(cloud, name, key):
-    wrapped = round_trip(lambda: client(cloud), key, name)
-    assert wrapped.startswith("gcpkms:v1:")
-    assert key not in base64.b64decode(wrapped.removeprefix("gcpkms:v1:"))
-
-
-@pytest.mark.slow
-def test_files(cloud, tmp_path):
-    files_round_trip(client(cloud), "footer", "column", tmp_path)
-
 
 def test_what_a_call_sends(cloud):
     kms = client(cloud)
@@ -123,23 +120,6 @@ def test_changed_ciphertext(cloud):
     for bad in (raw, raw[:20], b"\xff"):
         text = "gcpkms:v1:" + base64.b64encode(bad).decode()
         refused(KeyUnwrapError, lambda text=text: kms.unwrap_key(text, "footer"), "changed")
-
-
-@pytest.mark.parametrize("wrapped", ["", "gcpkms:v1:", "gcpkms:v1:no base64!", "AAAA",
-                                     "gcpkms:v2:AAAA", "vault:v1:AAAA", b"\xff"])
-def test_what_others_have_wrapped_is_not_sent(cloud, wrapped):
-    refused(KeyUnwrapError, lambda: client(cloud).unwrap_key(wrapped, "footer"),
-            "Google Cloud KMS")
-    assert cloud.requests == []
-
-
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x", "a:decrypt", "a b", "ä", "a\n",
-                                  "k" * 64, "projects/p/locations/l/keyRings/r/cryptoKeys/k"])
-def test_names_that_no_key_can_have_are_not_sent(cloud, name):
-    kms = client(cloud)
-    refused(KeyNotFoundError, lambda: kms.wrap_key(KEY, name), repr(name))
-    refused(KeyNotFoundError, lambda: kms.unwrap_key("gcpkms:v1:AAAA", name), repr(name))
-    assert cloud.requests == []
 
 
 # --- refusals, damage, faults --------------------------------------------------------------------
@@ -200,36 +180,6 @@ def test_failing_for_good(cloud, account, pauses, fault):
             secrets=[account.secret])
     assert len(cloud.requests) == 7
     assert [pause <= most for pause, most in zip(pauses, (1, 2, 4, 8, 10, 10), strict=True)]
-
-
-def test_slow_for_good(cloud, pauses):
-    cloud.always = slow(1)
-    with paused(0.6):  # 2 attempts of 0.3 seconds
-        refused(KmsUnavailableError, lambda: client(cloud, timeout=0.3, attempts=2).wrap_key(
-            KEY, "footer"), "ReadTimeout")
-    assert len(cloud.requests) == 2
-
-
-@pytest.mark.parametrize("body", [
-    b"", b"SECRET", b"[]", b"null", b"{}", b"[" * 100_000, b'{"plaintext": 5}',
-    b'{"plaintext": "SECRET", "ciphertext": "SECRET"}'], ids=range(8))
-def test_answers_of_something_else(cloud, pauses, body):
-    cloud.always = answer(200, body)
-    for call in (lambda: client(cloud).wrap_key(KEY, "footer"),
-                 lambda: client(cloud).unwrap_key("gcpkms:v1:AAAA", "footer")):
-        refused(KmsUnavailableError, call)
-
-
-def test_responses_that_are_too_long(cloud, pauses):
-    kms = client(cloud)
-    wrapped = kms.wrap_key(KEY, "footer")
-    for fault in (padded(cloud), compressed(padded(cloud)),
-                  refusal(403, "PERMISSION_DENIED", "SECRET" * 2**18)):
-        cloud.always = fault
-        refused(KmsUnavailableError, lambda: kms.unwrap_key(wrapped, "footer"),
-                "not a valid response")
-    cloud.always = compressed(cloud._respond)
-    assert kms.unwrap_key(wrapped, "footer") == KEY
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
@@ -346,35 +296,11 @@ def test_settings_that_are_refused(options):
     refused(ValueError, lambda: GcpKms(KEY_RING, **options))
 
 
-@pytest.mark.parametrize("module", ["google.cloud.kms_v1", "google_crc32c"])
-def test_without_the_packages(monkeypatch, module):
-    monkeypatch.setitem(sys.modules, module, None)
-    refused(MissingExtraError, lambda: GcpKms(KEY_RING).wrap_key(KEY, "a"),
-            "pip install 'google-cloud-kms>=")
-
-
 # --- processes, threads, secrets -----------------------------------------------------------------
-
-@pytest.mark.slow
-def test_other_processes(cloud, account):
-    kms = client(cloud)
-    other_processes(kms, "footer")
-    assert account.secret.encode() not in pickle.dumps(kms)
-
-
-@pytest.mark.slow
-def test_a_fork_opens_connections_of_its_own(cloud):
-    connections_of_its_own_after_a_fork(client(cloud), "footer")
-
 
 def test_credentials_given_as_an_object_are_not_pickled(cloud):
     kms = client(cloud, credentials=Credentials("SECRET token"))
     refused(TypeError, lambda: pickle.dumps(kms), "Application Default Credentials")
-
-
-@pytest.mark.slow
-def test_threads(cloud):
-    in_threads(client(cloud), "footer", calls=64)
 
 
 def test_no_secret_is_logged(cloud, account, pauses, caplog):

@@ -36,6 +36,8 @@ FORMS = {
     "text": str,
     "URI": lambda path: f"keyring:{path}",
     "URI in capitals": lambda path: f"KEYRING:{path}",
+    "SECURE_BLOOM_KEYRING": str,
+    "SECURE_BLOOM_KMS": lambda path: f"keyring:{path}",
 }
 
 
@@ -48,8 +50,13 @@ def ring(tmp_path) -> Path:
 
 
 @pytest.fixture(params=FORMS)
-def keys(request, ring):
-    return FORMS[request.param](ring)
+def keys(request, ring, monkeypatch):
+    """The keyring; None if the environment names it."""
+    form = FORMS[request.param](ring)
+    if not request.param.startswith("SECURE_BLOOM"):
+        return form
+    monkeypatch.setenv(request.param, form)
+    return None
 
 
 def test_each_form_serves_whatever_takes_keys(tmp_path, ring, keys):
@@ -57,7 +64,8 @@ def test_each_form_serves_whatever_takes_keys(tmp_path, ring, keys):
     path.parent.mkdir()
     write_table(TABLE, path, bloom_filters=["ssn"], encryption=ENCRYPTION, keys=keys)
     assert ParquetFile(path, keys).read().equals(TABLE)
-    for source in (path, path.parent):
+    assert [info.encrypted for info in ParquetFile(path, keys).bloom_filters] == [True]
+    for source in (path, path.parent, path.read_bytes()):
         assert read_table(source, keys, filters=[("ssn", "==", "012")]).num_rows == 1
     assert verify_file(path, keys).ok and not verify_file(path, keys).missing_keys
     assert secure_bloom.audit(path.parent, keys).missing_keys is False

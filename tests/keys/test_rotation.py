@@ -309,25 +309,6 @@ def test_what_was_done_before_a_rotation_stopped_is_known(tmp_path, monkeypatch,
     assert read_table(tmp_path, keys=InMemoryKms(KEYS)).num_rows == 500
 
 
-def test_an_exception_of_the_kms_client_reaches_the_caller_unchanged(tmp_path, monkeypatch):
-    monkeypatch.setattr("secure_bloom.keys.operations.rotation._FILES_AT_ONCE", 1)
-    paths = [written(tmp_path / f"{n}.parquet") for n in range(3)]
-    before = paths[2].read_bytes()
-    cause = TimeoutError()
-
-    def error(message):
-        try:
-            raise ValueError(message) from cause
-        except ValueError as error:
-            return error
-
-    with pytest.raises(ValueError, match=r"^the KMS has stopped$") as caught:
-        rotate_master_keys(tmp_path, Stopping(error, 8), old="old", new="new")
-    assert caught.value.__cause__ is cause and not hasattr(caught.value, "result")
-    assert paths[2].read_bytes() == before
-    assert read_table(tmp_path, keys=InMemoryKms(KEYS)).num_rows == 300
-
-
 def test_other_keys_need_not_be_at_hand(tmp_path):
     path = written(tmp_path / "a.parquet")
     assert rotate_master_keys(path, without("other"), old="old", new="new").rotated

@@ -4,7 +4,7 @@ import base64
 import logging
 import os
 import pickle
-import sys
+from functools import partial
 
 import pytest
 
@@ -14,27 +14,23 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     KeyUnwrapError,
     KmsUnavailableError,
-    MissingExtraError,
     UnsupportedError,
 )
 from secure_bloom.keys import VaultKms
 from tests.keys.checks import (
     KEY,
     compressed,
-    connections_of_its_own_after_a_fork,
-    files_round_trip,
-    in_threads,
-    other_processes,
     padded,
     paused,
     refused,
-    round_trip,
     stalled,
     through_a_child,
     without_secrets,
 )
+from tests.keys.remote import *  # noqa: F403
+from tests.keys.remote import Service
 from tests.peers.certificates import self_signed
-from tests.peers.loopback import answer, hang_up, slow
+from tests.peers.loopback import answer, hang_up
 from tests.peers.transit import TOKEN, Transit
 from tests.support import named_pipe
 
@@ -57,23 +53,22 @@ def client(server, **options) -> VaultKms:
     return VaultKms(server.url, **{"timeout": 60, "attempts": 3, **options})
 
 
+@pytest.fixture
+def service(transit) -> Service:
+    return Service(
+        transit, partial(client, transit), ("footer", "a.b-c_1"), "vault:v1:AAAA",
+        {"urllib3": "urllib3"}, [TOKEN],
+        impossible=["", ".", "..", "../footer", "a/../../sys/seal", "a/b", "a?b", "a%2fb", "a b",
+                    ".a", "a.", "-a", "ä", "a\n", "a\r\nX: y", "a#b"],
+        too_long=[padded(transit), compressed(padded(transit)),
+                  answer(403, {"errors": ["SECRET" * 2**18]})], odd=compressed(transit._respond))
+
+
 def token_of_the_tests() -> str:
     return TOKEN
 
 
 # --- what it is for ------------------------------------------------------------------------------
-
-@pytest.mark.parametrize("name", ["footer", "a.b-c_1"])
-@pytest.mark.parametrize("key", [b"k" * 16, b"k" * 24, b"k" * 32])
-def test_what_is_wrapped_is_unwrapped(transit, name, key):
-    wrapped = round_trip(lambda: client(transit), key, name)
-    assert wrapped.startswith("vault:v1:")
-
-
-@pytest.mark.slow
-def test_files(transit, tmp_path):
-    files_round_trip(client(transit), "footer", "column", tmp_path)
-
 
 def test_what_a_call_sends(transit):
     kms = client(transit)
@@ -142,15 +137,6 @@ def test_unknown_keys(transit):
     refused(KeyAccessError, lambda: kms.wrap_key(KEY, "none"), "does not exist")
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "../footer", "a/../../sys/seal", "a/b", "a?b",
-                                  "a%2fb", "a b", ".a", "a.", "-a", "ä", "a\n", "a\r\nX: y", "a#b"])
-def test_names_that_no_key_can_have_are_not_sent(transit, name):
-    kms = client(transit)
-    refused(KeyNotFoundError, lambda: kms.wrap_key(KEY, name), repr(name))
-    refused(KeyNotFoundError, lambda: kms.unwrap_key("vault:v1:AAAA", name), repr(name))
-    assert transit.requests == []
-
-
 def test_a_vault_without_associated_data_is_refused(transit):
     transit.knows_associated_data = False
     refused(UnsupportedError, lambda: client(transit).wrap_key(KEY, "footer"), "1.13")
@@ -194,15 +180,6 @@ def test_hanging_up_for_good(transit, pauses):
     assert len(transit.requests) == 3
 
 
-@pytest.mark.slow
-def test_slow_for_good(transit, pauses):
-    transit.always = slow(3)
-    with paused(0.9):  # 3 attempts of 0.3 seconds
-        refused(KmsUnavailableError, lambda: client(transit, timeout=0.3).wrap_key(KEY, "footer"),
-                "ReadTimeoutError")
-    assert len(transit.requests) == 3
-
-
 @pytest.mark.parametrize(("status", "kind", "word"), [
     (400, KeyUnwrapError, "cannot be unwrapped"), (403, KeyAccessError, "update"),
     (404, KeyNotFoundError, "mounted"), (405, KeyRetrievalError, "405"),
@@ -214,39 +191,12 @@ def test_refusals_are_not_repeated(transit, status, kind, word):
     assert len(transit.requests) == 1
 
 
-@pytest.mark.parametrize("body", [
-    b"", b"SECRET", b"[]", b"null", b"{}", b"[" * 100_000, b'{"data": null}', b'{"data": {}}',
-    b'{"data": {"plaintext": 5, "ciphertext": 5}}', b'{"data": ["plaintext"]}'], ids=range(10))
-def test_answers_of_something_else(transit, pauses, body):
-    transit.always = answer(200, body)
-    for call in (lambda: client(transit).wrap_key(KEY, "footer"),
-                 lambda: client(transit).unwrap_key("vault:v1:AAAA", "footer")):
-        refused(KmsUnavailableError, call, "not a valid Transit response")
-
-
-def test_responses_that_are_too_long(transit, pauses):
-    kms = client(transit)
-    wrapped = kms.wrap_key(KEY, "footer")
-    too_long = answer(403, {"errors": ["SECRET" * 2**18]})
-    for fault in (padded(transit), compressed(padded(transit)), too_long):
-        transit.always = fault
-        refused(KmsUnavailableError, lambda: kms.unwrap_key(wrapped, "footer"), "too long")
-    transit.always = compressed(transit._respond)
-    assert kms.unwrap_key(wrapped, "footer") == KEY
-
-
 def test_a_response_that_stalls_is_requested_again(transit, pauses):
     wrapped = client(transit).wrap_key(KEY, "footer")
     transit.faults = [stalled(transit)]
     kms = client(transit, timeout=1, attempts=60)  # a busy machine needs several
     assert kms.unwrap_key(wrapped, "footer") == KEY
     assert len(transit.requests) > 2
-
-
-def test_a_plaintext_that_is_no_base64(transit):
-    transit.always = answer(200, {"data": {"plaintext": "SECRET!"}})
-    refused(KmsUnavailableError, lambda: client(transit).unwrap_key("vault:v1:AAAA", "footer"),
-            "not a valid Transit response")
 
 
 def test_access_revoked_midway(transit):
@@ -331,38 +281,20 @@ def test_tls(certificate, monkeypatch, tmp_path):
         assert client(server).wrap_key(KEY, "footer")
 
 
-def test_without_urllib3(monkeypatch):
-    monkeypatch.setitem(sys.modules, "urllib3", None)
-    refused(MissingExtraError, lambda: VaultKms("https://h").wrap_key(KEY, "a"),
-            "pip install 'urllib3>=")
-
-
 # --- processes, threads, secrets -----------------------------------------------------------------
 
 @pytest.mark.slow
-def test_other_processes(transit, monkeypatch):
-    kms = client(transit)
-    wrapped = kms.wrap_key(KEY, "footer")
-    assert TOKEN.encode() not in pickle.dumps(kms)
-    other_processes(kms, "footer")
+def test_another_process_calls_the_function_that_returns_the_token(transit, monkeypatch):
+    wrapped = client(transit).wrap_key(KEY, "footer")
     monkeypatch.delenv("VAULT_TOKEN")
     kms = client(transit, token=token_of_the_tests)
     path = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
     assert through_a_child(kms, wrapped, "footer", {"PYTHONPATH": path}) == KEY
 
 
-def test_a_fork_opens_connections_of_its_own(transit):
-    connections_of_its_own_after_a_fork(client(transit), "footer")
-
-
 def test_a_token_given_as_text_is_not_pickled(transit):
     refused(TypeError, lambda: pickle.dumps(client(transit, token=TOKEN)), "VAULT_TOKEN",
             secrets=[TOKEN])
-
-
-@pytest.mark.slow
-def test_threads(transit):
-    in_threads(client(transit), "footer", calls=160)
 
 
 def test_no_secret_is_logged(transit, pauses, caplog):

@@ -28,7 +28,6 @@ from secure_bloom import (
 )
 from secure_bloom.errors import (
     ColumnError,
-    KmsUnavailableError,
     UnsupportedError,
 )
 from secure_bloom.keys import InMemoryKms
@@ -299,18 +298,6 @@ def test_a_filter_within_pages_is_left_there(tmp_path):
     path.write_bytes(data[:file.footer.start] + file.footer.to_bytes())
     before = path.read_bytes()
     assert "shares bytes" in strip(path).failed[str(path)] and path.read_bytes() == before
-
-
-def test_a_kms_that_does_not_answer_ends_it(tmp_path):
-    class Down(InMemoryKms):
-        def unwrap_key(self, *_):
-            raise KmsUnavailableError("no answer")
-
-    for name in "ab":
-        written(tmp_path / f"{name}.parquet")
-    with pytest.raises(KmsUnavailableError) as raised:
-        attach(tmp_path, {"ssn": True}, Down(KEYS))
-    assert not raised.value.result.changed
 
 
 def test_a_file_that_a_job_has_replaced_stays_invisible(tmp_path):
