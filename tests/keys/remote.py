@@ -103,7 +103,7 @@ BODIES = [
     b'{"value": "", "kid": "https://h/keys/footer/0"}',
     b'{"plaintext": 5}', b'{"plaintext": "SECRET", "ciphertext": "SECRET"}',
     b'{"data": null}', b'{"data": {}}', b'{"data": {"plaintext": 5, "ciphertext": 5}}',
-    b'{"data": ["plaintext"]}']
+    b'{"data": ["plaintext"]}', b'{"data": {"plaintext": "SECRET!"}}']
 
 
 @for_each("body", BODIES)
