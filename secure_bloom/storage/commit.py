@@ -84,7 +84,8 @@ class Job(ReplacingJob):
 
     Its files become visible in ``folder``. With ``overwrite``, the commit replaces the files that
     are visible at that time; with ``"partitions"``, those of the Hive partitions for which the job
-    has rows. ``id`` is that of an existing job; default: a new one.
+    has rows; with a ``Partition``, those of this one. ``id`` is that of an existing job; default: a
+    new one.
     """
 
     def check_folder(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow.fs as pa_fs
@@ -20,7 +21,16 @@ from secure_bloom.storage.summary import StagedFile
 from secure_bloom.storage.table_formats import find_table
 from secure_bloom.storage.visibility import data_files, relative_path, signature, visible_files
 
-Overwrite = bool | Literal["partitions"]
+
+@dataclass(frozen=True)
+class Partition:
+    """A Hive partition, by its folder: ``day=2024-01-31``."""
+
+    folder: str
+
+
+#: what a job replaces: everything, nothing, the partitions for which it has rows, or this one
+Overwrite = bool | Literal["partitions"] | Partition
 
 
 class ReplacingJob(EndingJob):
@@ -58,10 +68,19 @@ class ReplacingJob(EndingJob):
                                   "move it away, or choose another folder", file=path)
 
     def _partitions(self, files: Iterable[StagedFile]) -> set[str]:
-        """Return the partitions to overwrite: those for which there are rows."""
-        if self.overwrite != "partitions":
+        """Return the partitions to overwrite: the one that is named, or those that have rows."""
+        if isinstance(self.overwrite, bool):
             return set()
-        return {partition_of(file.path) for file in files if file.rows}
+        written = {partition_of(file.path) for file in files if file.rows}
+        if self.overwrite == "partitions":
+            return written
+        folder = posixpath.join(self.name, self.overwrite.folder)
+        named = partition_of(f"{folder}/")
+        if others := sorted(written - {named}):
+            raise CommitError(f"only the partition {self.overwrite.folder} was to be replaced, but "
+                              f"there are rows for {others[0]}, too: append these in another job",
+                              file=self.folder)
+        return {named}
 
     def _claim(self, partitions: Collection[str], replaced: Mapping[str, list[Any]]) -> None:
         if self.overwrite is True:

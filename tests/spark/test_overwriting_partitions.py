@@ -4,6 +4,7 @@ import os
 import uuid
 
 import pytest
+from pyspark.sql import functions as F
 
 import secure_bloom.spark
 from tests.spark.helpers import (
@@ -107,6 +108,47 @@ def test_static_mode_replaces_the_table(spark, days, table):
     assert ids(spark, folder) == [1, 3, 10, 11]
     ways["INSERT OVERWRITE"]()
     assert ids(spark, folder) == [10, 11]
+
+
+def test_insert_overwrite_replaces_the_partition_that_it_names(spark, days, table):
+    folder, one = days
+    one.createOrReplaceTempView("one")
+    spark.sql(f"create table {table} (id bigint, day bigint) using secure_parquet "
+              f"options (plaintext 'true') partitioned by (day) location '{folder}'")
+    for number, (partition, rows, left) in enumerate([
+            ("partition (day = 0)", "select id from one", [1, 3, 10, 11]),
+            ("partition (day = '00')", "select id + 5 from one", [1, 3, 15, 16]),
+            ("partition (day = 0)", "select id from one where false", [1, 3]),
+            ("partition (day = 2)", "select id from one", [1, 3, 10, 11]),
+            ("partition (day = null)", "select id + 10 from one", [1, 3, 10, 11, 20, 21]),
+            ("partition (day = null)", "select id + 20 from one", [1, 3, 10, 11, 30, 31]),
+            ("replace where day = 1", "select id + 30, 1 from one", [10, 11, 30, 31, 40, 41])]):
+        verb = "into" if "replace" in partition else "overwrite"
+        spark.sql(f"insert {verb} {table} {partition} {rows}")
+        assert ids(spark, folder) == left, number
+    assert "there are rows for day=3" in failure(
+        lambda: spark.sql(f"insert into {table} replace where day = 2 select id, 3 from one"))
+    assert ids(spark, folder) == [10, 11, 30, 31, 40, 41]
+    assert staged(folder) == ["generation"]
+
+
+def test_a_partition_that_is_named_in_part_is_an_error_with_advice(spark, tmp_path, table):
+    spark.sql(f"create table {table} (id int, day date, city string) using secure_parquet "
+              f"options (plaintext 'true') partitioned by (day, city) location '{tmp_path / 't'}'")
+    day = "day = date'2024-01-31'"
+    for partition, rows in ((f"{day}, city = 'a b'", "values (1)"),
+                            (f"{day}, city = 'c'", "values (2)"),
+                            (f"city = 'a b', {day}", "values (3)")):
+        spark.sql(f"insert overwrite {table} partition ({partition}) {rows}")
+    for partition, values in ((day, "(4, 'c')"), (f"{day}, city", "(4, 'c')")):
+        assert "PARTITION (day = ..., city = ...)" in failure(lambda partition=partition,
+            values=values: spark.sql(f"insert overwrite {table} partition ({partition}) "
+                                     f"values {values}"))
+    for condition in ("id = 1", "day > date'2024-01-01'", f"{day} or city = 'c'"):
+        assert "PARTITION (day = ..., city = ...)" in failure(
+            lambda condition=condition: spark.table(table).writeTo(table).overwrite(
+                F.expr(condition)))
+    assert ids(spark, tmp_path / "t") == [2, 3]
 
 
 def test_partitions_with_other_columns_or_other_files_are_refused(spark, days):

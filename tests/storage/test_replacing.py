@@ -7,13 +7,14 @@ import sys
 
 import pytest
 
-from secure_bloom.errors import ChangedMeanwhileError, FormatError
+from secure_bloom.errors import ChangedMeanwhileError, CommitError, FormatError
 from secure_bloom.storage import processes
 from secure_bloom.storage.claims import is_being_replaced
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import write_file
 from secure_bloom.storage.job_folder import COMMITTING, PROCESS, REPLACING, JobFolder
 from secure_bloom.storage.processes import is_dead, this_process
+from secure_bloom.storage.replacing import Partition
 from secure_bloom.storage.rewrite import Rewrite
 from secure_bloom.storage.visibility import (
     COMMITTED,
@@ -144,6 +145,29 @@ def test_jobs_that_replace_parts_of_the_same_partition_exclude_each_other(store,
     seen = {value for value in store.values() if value in (2, 3)}
     assert seen == ({2, 3} if wins else {2} if first else {3})
     assert store.staged() == []
+
+
+def test_a_partition_that_is_named_is_replaced_by_few_rows_or_none(store):
+    """Another job that replaces it gives up, although this one has no files to claim it with."""
+    for day in (1, 2):
+        store.write(day, directory=f"d={day}")
+    job, other = store.job(Partition("d=%31")), store.job("partitions")
+    others = [store.stage(other, 3, directory="d=1")]
+
+    def commit_other():
+        with pytest.raises(ChangedMeanwhileError, match="same files or partitions"):
+            other.commit(others)
+
+    acting_before(job, COMMITTED, commit_other)
+    job.commit([])
+    assert store.values() == [2]
+    job = store.job(Partition("d=1"))
+    with pytest.raises(CommitError, match="d=1 was to be replaced, but there are rows for d=2"):
+        job.commit([store.stage(job, 4, directory="d=1"), store.stage(job, 5, 1, "d=2")])
+    assert store.values() == [2] and store.staged() == []
+    job = store.below("d=1").job(Partition("e=1"))  # the table is above its folder
+    job.commit([store.stage(job, 6, directory="e=1")])
+    assert store.values() == [2, 6]
 
 
 def test_overwrites_do_not_exclude_each_other(store):

@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.ByteArrayOutputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.Iterator;
@@ -19,6 +20,8 @@ import org.apache.spark.sql.catalyst.expressions.In;
 import org.apache.spark.sql.catalyst.expressions.InSet;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.Or;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.types.DataType;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -80,8 +83,21 @@ public final class Conditions {
 
   /** What Python receives. */
   public String json() {
+    return json(all);
+  }
+
+  /** The same of conditions on a write, which Spark passes by its interface for Java. */
+  static String json(Predicate[] predicates) {
+    List nodes = new ArrayList();
+    for (int i = 0; i < predicates.length; i++) {
+      nodes.add(described(predicates[i]));
+    }
+    return json(nodes);
+  }
+
+  private static String json(List nodes) {
     try {
-      return new ObjectMapper().writeValueAsString(all);
+      return new ObjectMapper().writeValueAsString(nodes);
     } catch (JsonProcessingException e) {
       throw new IllegalStateException("conditions cannot be passed to secure_parquet", e);
     }
@@ -148,6 +164,26 @@ public final class Conditions {
           i.hasNext();) {
         found.add(literal(i.next(), type));
       }
+    }
+    return found;
+  }
+
+  private static Map described(org.apache.spark.sql.connector.expressions.Expression expression) {
+    Map found = new HashMap();
+    if (expression instanceof NamedReference) {
+      found.put("column", Arrays.asList((Object[]) ((NamedReference) expression).fieldNames()));
+    } else if (expression instanceof org.apache.spark.sql.connector.expressions.Literal) {
+      org.apache.spark.sql.connector.expressions.Literal literal =
+          (org.apache.spark.sql.connector.expressions.Literal) expression;
+      return literal(literal.value(), literal.dataType());
+    } else {
+      List operands = new ArrayList();
+      for (int i = 0; i < expression.children().length; i++) {
+        operands.add(described(expression.children()[i]));
+      }
+      String name = expression instanceof Predicate ? ((Predicate) expression).name() : "?";
+      found.put("name", name.equals("IS_NULL") ? "IsNull" : name);
+      found.put("operands", operands);
     }
     return found;
   }

@@ -15,9 +15,11 @@ import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.SupportsDynamicOverwrite;
+import org.apache.spark.sql.connector.write.SupportsOverwriteV2;
 import org.apache.spark.sql.connector.write.SupportsTruncate;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
@@ -179,6 +181,9 @@ final class CatalogTable extends WrappedTable {
   public Set capabilities() {
     Set all = new HashSet(table.capabilities());
     all.add(TableCapability.OVERWRITE_DYNAMIC);
+    if (partitioning.length > 0) {
+      all.add(TableCapability.OVERWRITE_BY_FILTER);
+    }
     return all;
   }
 
@@ -199,7 +204,7 @@ final class CatalogTable extends WrappedTable {
 }
 
 /** A write to a table: it appends, replaces the table, or replaces partitions. */
-final class Writes implements SupportsTruncate, SupportsDynamicOverwrite {
+final class Writes implements SupportsOverwriteV2, SupportsDynamicOverwrite {
   private final SupportsWrite table;
   private final LogicalWriteInfo info;
   private final Map options;
@@ -219,6 +224,17 @@ final class Writes implements SupportsTruncate, SupportsDynamicOverwrite {
   /** As writeTo(...).overwritePartitions() asks for, whatever the setting of the session. */
   public WriteBuilder overwriteDynamicPartitions() {
     options.put(WriteInfo.OVERWRITE.toLowerCase(Locale.ROOT), "dynamic");
+    return truncate();
+  }
+
+  /** Whether it can, is said by the data source, whose message says more than Spark's. */
+  public boolean canOverwrite(Predicate[] predicates) {
+    return true;
+  }
+
+  /** As INSERT OVERWRITE ... PARTITION (day = ...) asks for, while the session is not dynamic. */
+  public WriteBuilder overwrite(Predicate[] predicates) {
+    options.put("overwritten_partition", Conditions.json(predicates));
     return truncate();
   }
 

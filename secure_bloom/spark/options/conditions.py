@@ -82,6 +82,24 @@ def parse(text: str) -> Conditions:
         return Conditions()
 
 
+def named_values(text: str) -> dict[str, Any] | None:
+    """Return the values of columns, by name, if conditions say nothing but what these are.
+
+    None if they say something else, or Python does not have a value.
+    """
+    found: dict[str, Any] = {}
+    for node in json.loads(text):
+        comparisons = list(_comparisons(node.get("name"), node.get("operands", [])))
+        if len(comparisons) != 1:
+            return None
+        predicate = comparisons[0].predicate
+        name, *fields = predicate.path
+        if fields or name in found or predicate.op not in ("=", "<=>", "is null"):
+            return None
+        found[name] = predicate.value
+    return found
+
+
 def _columns(node: dict[str, Any]) -> Iterator[str]:
     if "column" in node:
         yield node["column"][0]

@@ -57,6 +57,7 @@ PARTITION_BY = "partition_by"
 CHECKPOINT, MAX_FILES, IGNORE_MISSING = "checkpointlocation", "maxfilespertrigger", \
     "ignoremissingfiles"
 OVERWRITE_MODE = "partitionoverwritemode"  #: Spark's; DefaultSource.java adds the session's
+OVERWRITTEN = "overwritten_partition"  #: set by DefaultSource.java: the condition of an overwrite
 ROW_GROUP_SIZE = "row_group_size"
 MAX_ROWS_PER_FILE = "max_rows_per_file"
 MAX_BYTES_PER_FILE = "max_bytes_per_file"
@@ -78,7 +79,7 @@ OTHER_NAMES = {
 }
 
 _KNOWN = ("path", KEYS, POLICY, PLAINTEXT, *ENCRYPTION, ENABLED, FPP, MAX_BYTES,
-          BLOOM_FILTERS, INDEX_COLUMNS, PARTITION_BY, OVERWRITE_MODE, ROW_GROUP_SIZE,
+          BLOOM_FILTERS, INDEX_COLUMNS, PARTITION_BY, OVERWRITE_MODE, OVERWRITTEN, ROW_GROUP_SIZE,
           MAX_ROWS_PER_FILE, MAX_BYTES_PER_FILE, *WRITER, *OTHER_NAMES, ANALYSED)
 _KNOWN_FOR_COLUMN = (ENABLED, FPP, NDV)
 _ONLY_READING = ("columns", "mergeschema", "split_bytes", "open_cost_bytes", "min_partitions",
@@ -302,7 +303,8 @@ _decode = json.JSONDecoder(object_pairs_hook=_unique).decode
 
 def _similar(name: str, reading: bool) -> str:
     known = sorted({*_KNOWN, *(_ONLY_READING if reading else ()),
-                    *(f"{base}#column" for base in _KNOWN_FOR_COLUMN)} - {"path", ANALYSED})
+                    *(f"{base}#column" for base in _KNOWN_FOR_COLUMN)}
+                   - {"path", ANALYSED, OVERWRITTEN})
     close = difflib.get_close_matches(name, known, n=1)
     return (f"unknown; did you mean {close[0]}?" if close
             else f"unknown; allowed options: {', '.join(known)}")

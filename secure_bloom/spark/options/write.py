@@ -20,6 +20,7 @@ from secure_bloom.policy.writing import check_partition_policy
 from secure_bloom.sbbf.options import BloomFilterOptions
 from secure_bloom.spark.options.bloom_filters import parse_bloom_filters
 from secure_bloom.spark.options.columns import Columns, Path
+from secure_bloom.spark.options.conditions import named_values
 from secure_bloom.spark.options.encryption import keys_by_column, parse_encryption
 from secure_bloom.spark.options.files import AS_SPARK, parse_writer_options
 from secure_bloom.spark.options.kms import client_or_none, kms_client, kms_uri
@@ -28,13 +29,15 @@ from secure_bloom.spark.options.options import (
     MAX_BYTES_PER_FILE,
     MAX_ROWS_PER_FILE,
     OVERWRITE_MODE,
+    OVERWRITTEN,
     PARTITION_BY,
     ROW_GROUP_SIZE,
     UNIFORM_KEY,
     Options,
 )
 from secure_bloom.spark.options.policy import WritePolicy, parse_policy
-from secure_bloom.storage.replacing import Overwrite
+from secure_bloom.storage.hive_partitioning import folder_names
+from secure_bloom.storage.replacing import Overwrite, Partition
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ class WriteOptions:
     overwrite_mode : str
         "static" if an overwrite is to replace the whole folder, "dynamic" if only the partitions
         for which it has rows, "" if that is not known.
+    overwritten : Partition or None
+        The partition that an overwrite names, if it is to replace only that.
     row_group_size : int
         Rows in a row group, at most.
     max_rows_per_file, max_bytes_per_file : int or None
@@ -76,6 +81,7 @@ class WriteOptions:
     index_columns: dict[str, str | None] = field(default_factory=dict)
     partition_by: tuple[str, ...] = ()
     overwrite_mode: str = ""
+    overwritten: Partition | None = None
     row_group_size: int = DEFAULT_ROW_GROUP_ROWS
     max_rows_per_file: int | None = None
     max_bytes_per_file: int | None = None
@@ -86,6 +92,8 @@ class WriteOptions:
 
         Raises UnsupportedError if that is not known.
         """
+        if self.overwritten is not None:
+            return self.overwritten
         if self.partition_by and not self.overwrite_mode:
             raise UnsupportedError("with Spark Connect, the data source does not see setting "
                                    "spark.sql.sources.partitionOverwriteMode. Set option "
@@ -150,6 +158,7 @@ def parse_write_options(options: Options, schema: pa.Schema,
     return WriteOptions(
         kms=kms_uri(options), encryption=encryption, policy=given, partition_by=partition_by,
         overwrite_mode=options.choice(OVERWRITE_MODE, ("", "static", "dynamic")),
+        overwritten=_overwritten(options, schema, partition_by),
         bloom_filters=parse_bloom_filters(options, in_files, policy),
         index_columns=_index_columns(options, in_files, encryption),
         row_group_size=options.number(ROW_GROUP_SIZE, DEFAULT_ROW_GROUP_ROWS,
@@ -186,6 +195,23 @@ def _partition_by(options: Options, columns: Columns) -> tuple[str, ...]:
     if len(partition_by) == len(columns.schema):
         raise OptionError("no column would be left for the files: remove one", option=PARTITION_BY)
     return tuple(partition_by)
+
+
+def _overwritten(options: Options, schema: pa.Schema,
+                 partition_by: tuple[str, ...]) -> Partition | None:
+    """Return the partition whose columns have the values in the condition of an overwrite."""
+    if OVERWRITTEN not in options:
+        return None
+    values = named_values(options[OVERWRITTEN])
+    if values is None or sorted(values) != sorted(partition_by):
+        raise OptionError(
+            "INSERT OVERWRITE must name a value for each partition column, as in PARTITION ("
+            f"{', '.join(f'{name} = ...' for name in partition_by)}). To replace the partitions "
+            "for which there are rows, set spark.sql.sources.partitionOverwriteMode to dynamic",
+            option=OVERWRITE_MODE)
+    return Partition("/".join(
+        folder for name in partition_by
+        for folder in folder_names(name, pa.array([values[name]], schema.field(name).type))))
 
 
 def _check_partition_by(options: Options, partition_by: Sequence[str],
