@@ -130,31 +130,6 @@ def test_another_job_between_two_steps(scene, tmp_path, monkeypatch, act, every)
     assert at > 100 and (False, False) in outcomes
 
 
-def test_two_erasures_at_the_same_time(scene):
-    folder, errors = scene(), []
-
-    def work(numbers):
-        for number in numbers:
-            while True:
-                try:
-                    run(folder, [number])
-                    break
-                except ChangedMeanwhileError:
-                    continue
-                except BaseException as error:
-                    errors.append(error)
-                    raise
-
-    threads = [threading.Thread(target=work, args=(numbers,))
-               for numbers in ([1, 9, 17], [2, 10, 18], [3, 11, 19])]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors and rows(folder) == [n for n in OLD if n not in (1, 2, 3, 9, 10, 11, 17, 18,
-                                                                       19)]
-
-
 def test_readers_see_the_table_before_or_after_each_erasure(scene):
     folder, seen, is_done, errors = scene(), [], threading.Event(), []
 
