@@ -71,7 +71,7 @@ class ChunkView:
     @property
     def _struct(self) -> Struct:
         """The ColumnChunk, decoded on first access."""
-        decoded = self._decoded
+        decoded = self._known or self._decoded
         struct = decoded.struct
         if struct is None:
             with error_location(**self.place):
@@ -89,18 +89,13 @@ class ChunkView:
 
         A column that is encrypted in an unknown way counts as one whose own key is not available.
         """
-        if self._struct.get(_CRYPTO_META_DATA) is None:
+        union = self._struct.get(_CRYPTO_META_DATA)
+        if union is None:
             return None
-        return "footer key" if self._crypto_member()[0] == 1 else "column key"
+        return "footer key" if _member(union)[0] == 1 else "column key"
 
     def _crypto_member(self) -> tuple[int, Struct]:
-        """Return the member of the union ColumnCryptoMetaData and its id; 0 if it is not known."""
-        union = self._struct.get(_CRYPTO_META_DATA)
-        if isinstance(union, Struct) and len(union.fields) == 1:
-            [[member, _, fields]] = union.fields
-            if member in (1, 2) and isinstance(fields, Struct):
-                return member, fields
-        return 0, Struct()
+        return _member(self._struct.get(_CRYPTO_META_DATA))
 
     @property
     def is_metadata_encrypted(self) -> bool:
@@ -345,3 +340,12 @@ class ChunkView:
             if meta.get_int(_TYPE) != self.column.type.number:
                 raise FormatError("the column's type differs from the schema")
             return meta
+
+
+def _member(union: object) -> tuple[int, Struct]:
+    """Return the member of a union ColumnCryptoMetaData and its id; 0 if it is not known."""
+    if isinstance(union, Struct) and len(union.fields) == 1:
+        [[member, _, fields]] = union.fields
+        if member in (1, 2) and isinstance(fields, Struct):
+            return member, fields
+    return 0, Struct()

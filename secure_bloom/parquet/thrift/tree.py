@@ -413,7 +413,9 @@ def _encode_struct(struct: Struct, out: bytearray) -> None:
             out.append(type_)
             out += encode_int(field_id)
         last_id = field_id
-        if isinstance(value, Struct):
+        if type(value) is bytes:  # as most are; the check for Slices takes long
+            out += value
+        elif isinstance(value, Struct):
             _encode_struct(value, out)
         elif isinstance(value, list | Slices):
             out += encode_list_header(len(value))
