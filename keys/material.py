@@ -24,8 +24,11 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError
@@ -33,6 +36,9 @@ from secure_bloom.json_text import decode_json
 
 MATERIAL_TYPE = "PKMT1"
 _MAX_SIZE = 1 << 16  # bytes of the material of one key, which usually takes about 400
+_USUAL_SIZE = 1 << 12
+_WRAPPED_DEK = re.compile(rb'"wrappedDEK":"([A-Za-z0-9+/=]*)"')
+_UNKNOWN = secrets.token_hex()  # nobody can have written it
 DEFAULT_INSTANCE = "DEFAULT"  #: id and URL of a KMS that has only one instance
 
 
@@ -69,6 +75,8 @@ class KeyMaterial:
         Raises KeyRetrievalError if it is not valid JSON of this form, or only refers to an external
         file.
         """
+        if isinstance(text, bytes) and (found := _like_others(text)) is not None:
+            return found
         fields = _load(text)
         if _reference(fields) is not None:
             raise KeyRetrievalError("key material: it only refers to an entry of an external file")
@@ -143,10 +151,41 @@ def find_material(key_metadata: bytes,
     ``read_external`` returns the external key material by name; it is called only if the key
     metadata refers to it. Raises KeyRetrievalError if there is none.
     """
+    found = _like_others(key_metadata)
+    if found is not None:
+        return found
     fields = _load(key_metadata)
     name = _reference(fields)
     return KeyMaterial._of(fields) if name is None \
         else KeyMaterial.parse(_entry(name, read_external()))
+
+
+def _like_others(text: bytes) -> KeyMaterial | None:
+    """Return internal key material that differs from other such material in the data key alone.
+
+    That is so for the files of a job. None if it is not in the usual form.
+    """
+    parts = _WRAPPED_DEK.split(text) if len(text) <= _USUAL_SIZE else []
+    if len(parts) != 3:
+        return None
+    before, wrapped_dek, after = parts
+    common = _with_unknown_dek(before, after)
+    return common and KeyMaterial(
+        common.master_key_id, wrapped_dek.decode("ascii"), common.kek_id, common.wrapped_kek,
+        common.is_footer_key, common.kms_instance_id, common.kms_instance_url)
+
+
+@lru_cache(maxsize=64)
+def _with_unknown_dek(before: bytes, after: bytes) -> KeyMaterial | None:
+    """Return key material from the text around its data key; None if it is not internal or valid.
+    """
+    try:
+        fields = _load(b'%b"wrappedDEK":"%b"%b' % (before, _UNKNOWN.encode(), after))
+        found = KeyMaterial._of(fields) if _reference(fields) is None else None
+    except KeyRetrievalError:
+        return None
+    # Otherwise the text between them is that of another field, such as one in an object.
+    return found if found is not None and found.wrapped_dek == _UNKNOWN else None
 
 
 def standard_material(key_metadata: bytes, is_footer_key: bool) -> KeyMaterial | None:

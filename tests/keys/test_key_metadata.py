@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pytest
@@ -26,7 +27,7 @@ from secure_bloom import (
 from secure_bloom.cli.report import inspect_file
 from secure_bloom.errors import KeyRetrievalError, SecureBloomError
 from secure_bloom.keys import InMemoryKms, list_master_keys, rotate_master_keys
-from secure_bloom.keys.material import KeyMaterial
+from secure_bloom.keys.material import KeyMaterial, find_material
 from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.visibility import material_path
@@ -284,3 +285,35 @@ def test_material_beside_the_file_is_read_once(tmp_path):
     with ParquetFile(path, KMS, require_encryption={"a": "pii"}) as file:
         Path(material_path(str(path))).unlink()
         assert file.read().equals(table)
+
+
+def test_material_that_resembles_other_material_is_parsed_as_any_other():
+    """What is the same in all files of a job is parsed once: only the data key may differ."""
+    whole = KeyMaterial("pii", "QUJD", b"id", "S0VL", is_footer_key=True).serialize()
+    own = b',"wrappedDEK":"QUJD"'
+    texts = [whole, *(change(whole) for name, change in CHANGES.items() if "deep" not in name),
+             *(whole.replace(own, other) for other in (
+                 b"", own * 2, b',"wrappedDEK": "QUJD"', b',"wrappedDEK":""', b',"wrappedDEK":"%"',
+                 own + b',"wrapped\\u0044EK":"eHg="', b',"q":{"a":1,"wrappedDEK":"eHg="}',
+                 b',"q":{"a":1,"wrappedDEK":"eHg="},"wrappedDEK": "QUJD"',
+                 b',"q":{"a":1,"wrappedDEK":"eHg="},"wrappedDEK": ""',
+                 b',"q\\","wrappedDEK":"eHg=","wrappedDEK": "QUJD"',
+                 b',"q,\\"wrappedDEK":"eHg=","wrappedDEK": "QUJD"'))]
+    random = Random(1)
+    for _ in range(500):
+        at = random.randrange(len(whole))
+        texts.append(whole[:at] + random.choice(b'{}[]",:\\ \0AQ').to_bytes() + whole[at + 1:])
+
+    def outcome(text):
+        try:
+            return KeyMaterial.parse(text)
+        except KeyRetrievalError as error:
+            return str(error)
+
+    for text in texts:
+        try:
+            expected = outcome(text.decode())  # text is parsed as a whole
+        except UnicodeDecodeError:
+            continue
+        assert [outcome(text), outcome(text)] == [expected] * 2, text
+    assert find_material(whole.replace(b"QUJD", b"eHg="), dict).wrapped_dek == "eHg="
