@@ -10,6 +10,7 @@ and :mod:`.single_pages` compares each page that is read with what is said here.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -177,7 +178,7 @@ def moved_index(offset_index: bytes, distance: int) -> bytes:
     return _with_locations(struct, locations)
 
 
-def placed_index(offset_index: bytes, start: int, sizes: list[int]) -> bytes:
+def placed_index(offset_index: bytes, start: int, sizes: Sequence[int]) -> bytes:
     """Return an OffsetIndex of pages that begin at an offset and have these sizes in bytes.
 
     Raises FormatError if the index is malformed, or has another number of pages.

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import zlib
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from secure_bloom.crypto.aad import ModuleType
@@ -49,14 +51,14 @@ class StoredPages:
     ----------
     dictionary_size : int
         Stored bytes of the dictionary page; 0 without one.
-    data_sizes : list of int
-        Stored bytes of each data page, with its header.
+    data_sizes : array of int
+        Stored bytes of each data page, with its header. There may be millions in a file.
     num_values : int
         Values of the data pages, according to their headers.
     """
 
     dictionary_size: int = 0
-    data_sizes: list[int] = field(default_factory=list)
+    data_sizes: array[int] = field(default_factory=partial(array, "q"))
     num_values: int = 0
 
     @property
@@ -102,8 +104,9 @@ def copied_pages(source: ReadsAt, where: tuple[int, int], old: ChunkModules | No
     data = _Window(source, *where)
     while data.left:
         number = len(stored.data_sizes)
-        raw, header, is_dictionary = _take_header(data, old, number, not stored.size)
-        if is_dictionary and stored.size:
+        is_first = not (number or stored.dictionary_size)
+        raw, header, is_dictionary = _take_header(data, old, number, is_first)
+        if is_dictionary and not is_first:
             raise FormatError("a dictionary page follows other pages")
         stored.num_values += _num_values(header, is_dictionary)
         page = None if is_dictionary else number
