@@ -33,7 +33,7 @@ def picture(story: Story) -> str:
     bars = [part for chapter in story.chapters for part in chapter.parts if isinstance(part, Bars)]
     cells = next(part for chapter in story.chapters for part in chapter.parts
                  if isinstance(part, Cells))
-    pages, leak, index = bars
+    pages, leak, _, index = bars
     marks = [_head(0, "An attacker without a key guesses", leak.title), *_bars(14, leak),
              _head(105, "Looking up one aircraft", str(cells)), *_cells(119, cells),
              _head(188, "The same in one large row group", pages.title), *_bars(202, pages),

@@ -49,7 +49,8 @@ def told(tmp_path_factory):
 @pytest.mark.parametrize("line", [
     "336,776 flights", "1 of 34 row groups read", "AS 21 from EWR to SEA",
     "10,000 of 336,776 rows were decrypted. A full scan finds the same 1 flight.",
-    "reports 0 findings", "EWR to SEA, 2,402 miles", "The same flights in 365 files",
+    "reports 0 findings", "the audit counts 24 errors", "12 files of 6.9 MB were encrypted",
+    "EWR to SEA, 2,402 miles", "The same flights in 365 files",
     "1 of 365 files written again", "1 row of 336,776 erased", "A search finds 0 rows"])
 def test_the_tour_tells_what_it_promises(told, line):
     assert line in " ".join(told.output.split())
@@ -66,14 +67,15 @@ def test_the_files_of_the_tour_are_what_it_says(told):
 
 @pytest.mark.sweep
 def test_guesses_are_confirmed_before_sealing_only(told):
-    [pages, leak, index] = [part for chapter in told.story.chapters for part in chapter.parts
-                     if isinstance(part, Bars)]
+    [pages, leak, existing, index] = [part for chapter in told.story.chapters
+                                      for part in chapter.parts if isinstance(part, Bars)]
     leaking, sealed = leak.bars
     flown = {number for number in tour.load("flights.csv.zip")["tailnum"].unique().to_pylist()
              if re.fullmatch(r"N[1-9]\d{4}", number or "")}
     assert f"{len(flown)} of them did fly" in " ".join(told.output.split())
     assert len(flown) < leaking.value < 2 * len(flown) and sealed.value == 0
     assert [bar.value for bar in index.bars] == [365, 1]
+    assert [bar.value for bar in existing.bars] == [24, 0]
     everything, read = [bar.value for bar in pages.bars]
     assert 17 < read < 40 < 300 < everything  # 17 of tail numbers, and one of each other column
 
@@ -101,9 +103,10 @@ def test_the_page_of_the_tour(told, open_page, width, colors):
         assert one.locator(".protected").count() == 1
         assert one.locator("rect >> nth=-1").bounding_box()["width"] > 4
     bars = page.locator("svg.bar rect:not(.track)")
-    widths = [bar.bounding_box()["width"] for bar in bars.all()[2:6]]
+    widths = [bar.bounding_box()["width"] for bar in bars.all()[2:8]]
     full = page.locator("svg.bar").first.bounding_box()["width"]
-    assert widths[0] == widths[2] == pytest.approx(full, abs=1) and widths[1] == 0 < widths[3] < 5
+    assert widths[0] == widths[2] == widths[4] == pytest.approx(full, abs=1)
+    assert widths[1] == widths[3] == 0 < widths[5] < 5
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert paper == ("rgb(255, 255, 255)" if colors == "light" else "rgb(20, 24, 30)")
 

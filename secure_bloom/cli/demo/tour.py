@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import secure_bloom
 from secure_bloom import ParquetFile
 from secure_bloom.cli import report
-from secure_bloom.cli.demo import leak, spark
+from secure_bloom.cli.demo import existing, leak, spark
 from secure_bloom.cli.demo.story import Bar, Bars, Cells, Code, Output, Story
 from secure_bloom.display import count
 from secure_bloom.examples.flights import (
@@ -84,11 +84,15 @@ def _chapters(with_spark: bool) -> list[_Chapter]:
     def leaking(tour: Tour) -> None:
         leak.make_and_find(tour.story, tour.flights, tour.output, tour.keyring)
 
+    def in_plaintext(tour: Tour) -> None:
+        existing.encrypt_and_audit(tour.story, tour.flights, tour.output, tour.keyring)
+
     return [("Write an encrypted file with Bloom filters", _write),
             ("Look up one aircraft", _look_up),
             ("SQL with DuckDB", _query),
             *([("Write and read with Spark", through_spark)] if with_spark else []),
             ("A leak, made and found", leaking),
+            ("Encrypt existing files", in_plaintext),
             ("An index of many files", _index),
             ("Erase the aircraft", _erase)]
 
