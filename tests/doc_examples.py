@@ -12,7 +12,8 @@ _BLOCK = re.compile(r"```(sh|python)\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DO
 
 def run_examples(text: str, folder: Path, **variables: str) -> list[subprocess.CompletedProcess]:
     """Run the blocks of shell and Python in a folder; each must succeed."""
-    return [_run(language, code, folder, variables) for language, code, _ in _BLOCK.findall(text)]
+    return [run(language, code, folder, **variables)
+            for language, code, _ in _BLOCK.findall(text)]
 
 
 def check_outputs(text: str, folder: Path, **variables: str) -> None:
@@ -24,7 +25,7 @@ def check_outputs(text: str, folder: Path, **variables: str) -> None:
     """
     shown = 0
     for language, code, output in _BLOCK.findall(text):
-        printed = _run(language, code, folder, variables).stdout.replace(str(folder), "…")
+        printed = run(language, code, folder, **variables).stdout.replace(str(folder), "…")
         assert _comparable(printed) == _comparable(output), f"{code}\n{printed}"
         shown += bool(output)
     assert shown == len(re.findall(r"^```text$", text, re.MULTILINE)), "text without its example"
@@ -36,8 +37,8 @@ def _comparable(text: str) -> list[str]:
     return [re.sub(r"  +", "  ", re.sub("─+", "─", line)).rstrip() for line in lines]
 
 
-def _run(language: str, code: str, folder: Path,
-         variables: dict[str, str]) -> subprocess.CompletedProcess:
+def run(language: str, code: str, folder: Path, **variables: str) -> subprocess.CompletedProcess:
+    """Run shell or Python as in an activated virtual environment; it must succeed."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, **variables}
     command = ["bash", "-euc", code] if language == "sh" else [sys.executable, "-c", code]

@@ -1,15 +1,12 @@
 """The code of the README and of the docs runs as it stands there."""
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.doc_examples import check_outputs
+from tests.doc_examples import check_outputs, run
 
 pytestmark = pytest.mark.slow
 
@@ -17,20 +14,11 @@ README = (Path(__file__).parent.parent / "README.md").read_text()
 PYTHON, CONFIGURATION, ENGINES, SPARK = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
-def _run(command, folder):
-    # As in an activated virtual environment: its programs come first on the path.
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240,
-                          env={**os.environ, "PATH": path})
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
     """The folder in which the first example has made a keyring and a file, and what it prints."""
     folder = tmp_path_factory.mktemp("readme")
-    return folder, _run([sys.executable, "-c", PYTHON], folder)
+    return folder, run("python", PYTHON, folder).stdout
 
 
 @pytest.fixture
@@ -44,41 +32,41 @@ def test_python(first):
 
 
 def test_the_whole_configuration(tmp_path):
-    _run([sys.executable, "-c", PYTHON + CONFIGURATION + """
+    run("python", PYTHON + CONFIGURATION + """
 read_table("people.parquet", "keyring.json", require_encryption=True)
-"""], tmp_path)
+""", tmp_path)
 
 
 def test_engines(folder):
-    out = _run([sys.executable, "-c", ENGINES], folder)
+    out = run("python", ENGINES, folder).stdout
     assert out.splitlines() == re.findall(r"^print.*  # (.*)$", ENGINES, re.MULTILINE) != []
 
 
 @pytest.mark.sweep
 @pytest.mark.spark
 def test_spark(folder):
-    out = _run([sys.executable, "-c", SPARK], folder)
+    out = run("python", SPARK, folder).stdout
     assert "078-05-1120" in out and "Rome" in out
 
 
 def test_a_kms_client_of_ones_own(tmp_path):
     text = (Path(__file__).parent.parent / "docs" / "kms.md").read_text()
     code = re.search(r"## Other KMS.*?```python\n(.*?)```", text, re.DOTALL)[1]
-    out = _run([sys.executable, "-c", code], tmp_path)
+    out = run("python", code, tmp_path).stdout
     assert "[{'ssn': '078-05-1120', 'city': 'Rome'}]" in out
 
 
 def test_row_filters_find_what_the_page_says(tmp_path):
     text = (Path(__file__).parent.parent / "docs" / "filters.md").read_text()
     code = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
-    out = _run([sys.executable, "-c", code], tmp_path)
+    out = run("python", code, tmp_path).stdout
     assert out.splitlines() == re.findall(r"^print.*# (.*)$", code, re.MULTILINE) != []
 
 
 def test_requiring_encryption(folder):
     text = (Path(__file__).parent.parent / "docs" / "keys.md").read_text()
     code = re.search(r"## Requiring encryption.*?```python\n(.*?)```", text, re.DOTALL)[1]
-    assert _run([sys.executable, "-c", code], folder) == "[]\n"
+    assert run("python", code, folder).stdout == "[]\n"
 
 
 def test_an_aad_prefix(tmp_path):
@@ -92,7 +80,7 @@ for keys in (ExplicitKeys(key, aad_prefix=b"people/2026-10"), ExplicitKeys(key))
     except secure_bloom.errors.SecureBloomError as error:
         print(type(error).__name__)
 """
-    out = _run([sys.executable, "-c", code + other], tmp_path)
+    out = run("python", code + other, tmp_path).stdout
     assert out.splitlines() == ["[{'ssn': '078-05-1120'}]", "AuthenticationError",
                                 "KeyNotFoundError"]
 
@@ -100,7 +88,7 @@ for keys in (ExplicitKeys(key, aad_prefix=b"people/2026-10"), ExplicitKeys(key))
 def test_columns_whose_key_is_missing(folder):
     text = (Path(__file__).parent.parent / "docs" / "keys.md").read_text()
     code = re.search(r"## Columns whose key is missing.*?```python\n(.*?)```", text, re.DOTALL)[1]
-    out = _run([sys.executable, "-c", code], folder)
+    out = run("python", code, folder).stdout
     assert out.splitlines() == re.findall(r"# ([\[{].*)$", code, re.MULTILINE) != []
 
 

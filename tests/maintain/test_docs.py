@@ -1,10 +1,7 @@
 """The examples of docs/maintain.md run as they stand there, in their order."""
 
-import os
 import re
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,26 +9,15 @@ import pytest
 from secure_bloom import ParquetFile
 from secure_bloom.auditing.result import KINDS
 from secure_bloom.keys import Keyring
+from tests.doc_examples import run_examples
 
 TEXT = (Path(__file__).parent.parent.parent / "docs" / "maintain.md").read_text()
 
 
 @pytest.mark.sweep
 def test_examples(tmp_path):
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    if shutil.which("secure-bloom", path=path) is None:
-        pytest.skip("secure_bloom is not installed")
-
-    def run(language: str, code: str) -> subprocess.CompletedProcess:
-        command = ["bash", "-euc", code] if language == "sh" else [sys.executable, "-c", code]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240,
-                              env={**os.environ, "PATH": path})
-
-    outputs, blocks = [], re.findall(r"```(sh|python)\n(.*?)```", TEXT, re.DOTALL)
-    for language, code in blocks:
-        done = run(language, code)
-        assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
-        outputs.append(done.stdout)
+    finished = run_examples(TEXT, tmp_path)
+    outputs = [done.stdout for done in finished]
     _, guessed, before, after, probed, attached, *_ = outputs
     assert guessed.strip() in TEXT and guessed.startswith("633 of 90000")
     shown = [line.strip() for line in before.splitlines() if "evidence from" in line]
@@ -40,7 +26,8 @@ def test_examples(tmp_path):
     assert "origin" in attached and "('flight', 'dest') 8 8\n" in outputs
     assert (tmp_path / "leak" / "before.html").read_text().startswith("<!doctype html>")
 
-    again = run("python", blocks[1][1])  # the guessing
+    again = subprocess.run(finished[1].args, cwd=tmp_path, capture_output=True,  # the guessing
+                           text=True)
     assert again.returncode and "FormatError" in again.stderr
     with ParquetFile(tmp_path / "leak/flights/2013.parquet",
                      Keyring(tmp_path / "leak/keyring.json")) as file:
