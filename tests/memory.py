@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -19,13 +19,6 @@ class Peak:
     def bytes(self) -> int:
         """Return it."""
         return status("VmHWM") - self._before
-
-
-def peak_of(work: Callable[[], object]) -> int:
-    """Return the most memory that a function took, in bytes."""
-    peak = Peak()
-    work()
-    return peak.bytes()
 
 
 def status(name: str) -> int:

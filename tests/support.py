@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -191,11 +190,6 @@ def open_footer(file: bytes, keys=None) -> Footer:
     """Parse the footer of a file in memory."""
     content, magic = footer_parts(file)
     return Footer(content, magic, keys, start=len(file) - 8 - len(content))
-
-
-def read_back(file: bytes, properties=None) -> pa.Table:
-    """Read the table from a file in memory with pyarrow."""
-    return pq.read_table(io.BytesIO(file), decryption_properties=properties)
 
 
 # --- encryption ----------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 import pytest
 
 import secure_bloom
-from secure_bloom.errors import UnsupportedError
 from secure_bloom.index import update
 from secure_bloom.storage.files import Source
 from tests.datasets.people import KMS, rows_of, write_file, write_people
@@ -129,13 +128,6 @@ def test_a_file_that_a_job_has_not_committed_is_read_if_it_is_named(people):
 def test_missing_files_are_errors(people):
     with pytest.raises(FileNotFoundError):
         secure_bloom.dataset([*files_of(people), str(people / "none.parquet")], KMS)
-
-
-def test_single_files_have_no_index(people):
-    [path, *_] = files_of(people)
-    assert secure_bloom.dataset(path, KMS).count_rows() == 200
-    with pytest.raises(UnsupportedError, match="a single file has no index"):
-        secure_bloom.dataset(path, KMS, index="require")
 
 
 def test_an_object_store():

@@ -264,14 +264,6 @@ def test_deep_and_wide_schemas_are_read(name):
     assert columns[-1].path == ".".join(columns[-1].parts)
 
 
-@pytest.mark.sweep  # the test above has as much to read
-def test_a_wide_schema_is_read():
-    schema = pa.schema([(f"measurement_{i:06}", pa.float64()) for i in range(60_000)])
-    sink = pa.BufferOutputStream()
-    write_table(schema.empty_table(), sink, bloom_filters={})
-    assert len(ParquetFile(sink.getvalue()).columns) == 60_000
-
-
 # --- parts that overlap --------------------------------------------------------------------------
 
 def bytes_read(path, work) -> int:

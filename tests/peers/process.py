@@ -21,11 +21,6 @@ class PeerError(Exception):
         self.error_class = error_class
         self.message = message
 
-    @property
-    def java_class(self) -> str:
-        """The error's class name, as parquet-java's exceptions are looked for."""
-        return self.error_class
-
 
 def find_tool(name: str) -> str:
     """The path of a program on the PATH."""
