@@ -24,7 +24,8 @@ from benchmarks.section import Plan, Section
 from secure_bloom.sbbf.kernel_choice import chosen
 
 NAMES = ("costs", "kernels", "write", "small_files", "wide", "filter_sizes", "lookup", "pages",
-         "footers", "startup", "memory", "growth", "attach", "encrypt", "erase", "engines", "index",
+         "footers", "startup", "memory", "growth", "attach", "encrypt",
+         "encrypt_memory", "erase", "engines", "index",
          "spark_lookup", "spark_write", "spark_native")
 PACKAGES = "numpy", "pyarrow", "pyspark", "cryptography"
 DOCS = Path(__file__).parent.parent / "docs"
@@ -58,7 +59,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1.0, help="share of the full sizes")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--large", action="store_true",
-                        help="encrypt: 10 files of 1 GB, too, which needs 20 GB of disk")
+                        help="encrypt and encrypt_memory: also files of up to 10 GB, "
+                             "which needs 20 GB of disk")
     parser.add_argument("--json", type=Path, help="write all results to this file, too")
     parser.add_argument("--docs", action="store_true", help="bring docs/performance.md up to date")
     arguments = parser.parse_args()

@@ -180,7 +180,7 @@ def encrypted_columns(footer: Footer) -> dict[int, OfColumn]:
     Raises UnsupportedError if a column is encrypted in several ways.
     """
     found: dict[int, OfColumn | None] = {}
-    for chunk in footer.column_chunks():
+    for chunk in footer.column_chunks() if footer.is_encrypted else ():  # decodes all of them
         one = None if chunk.encryption is None else OfColumn("footer key")
         if chunk.encryption == "column key":
             name = footer.crypto.master_key(chunk.key_metadata)
