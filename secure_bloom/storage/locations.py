@@ -17,6 +17,7 @@ from secure_bloom.errors import UnsupportedError
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/.*)", re.DOTALL)
 MAGIC = re.compile(r"[*?\[]")  #: what a glob pattern has
 _HADOOP_S3 = ("s3a", "s3n")
+_HDFS = ("hdfs", "viewfs")
 _OPENED = ("file", "s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss")  # by pyarrow
 
 
@@ -31,8 +32,9 @@ def open_uri(uri: str) -> tuple[pa_fs.FileSystem, str]:
     ``s3a`` and ``s3n``, Hadoop's names for S3, are opened like ``s3``. As in Hadoop, their paths
     are taken literally, so nothing in them is percent-encoded.
 
-    Raises UnsupportedError if no filesystem is known for the scheme; pyarrow.ArrowInvalid if the
-    URI is malformed. The message does not show the URI, which may contain a password.
+    Raises UnsupportedError if no filesystem is known for the scheme, or it needs what is not
+    installed; pyarrow.ArrowInvalid if the URI is malformed; OSError if HDFS does not answer. The
+    message does not show the URI, which may contain a password.
     """
     match = _URI.fullmatch(uri)
     assert match is not None, "not a URI"
@@ -41,7 +43,7 @@ def open_uri(uri: str) -> tuple[pa_fs.FileSystem, str]:
     if scheme in _HADOOP_S3:
         scheme, rest = "s3", _encoded(rest)
     try:
-        return pa_fs.FileSystem.from_uri(f"{scheme}:{rest}")
+        return (_open_hdfs if scheme in _HDFS else pa_fs.FileSystem.from_uri)(f"{scheme}:{rest}")
     except pa.ArrowInvalid as error:
         message = str(error)
     if scheme not in _OPENED:
@@ -50,6 +52,22 @@ def open_uri(uri: str) -> tuple[pa_fs.FileSystem, str]:
         message = f"this URI of {scheme} is malformed; percent-encode special characters, also " \
                   "in a user name and password"
     raise pa.ArrowInvalid(message)
+
+
+def _open_hdfs(uri: str) -> tuple[pa_fs.FileSystem, str]:
+    try:
+        filesystem, path = pa_fs.FileSystem.from_uri(uri)
+    except OSError as error:
+        reason, *_ = str(error).splitlines()  # then come the places where pyarrow has looked
+        raise UnsupportedError(
+            f"for HDFS, pyarrow needs Java and Hadoop's native library: {reason}. In the "
+            "environment, also that of Spark's workers, set JAVA_HOME, HADOOP_HOME (or "
+            "ARROW_LIBHDFS_DIR, the folder of libhdfs.so), and CLASSPATH to what 'hadoop classpath "
+            "--glob' prints") from None
+    # For pyarrow, a file does not exist if the server cannot say anything about it.
+    if filesystem.get_file_info("/").type != pa_fs.FileType.Directory:
+        raise OSError("HDFS does not answer: check host and port, and whether this user may use it")
+    return filesystem, path
 
 
 def as_uri(location: str) -> str:

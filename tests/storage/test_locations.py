@@ -1,6 +1,8 @@
 """Which paths are URIs, and what their schemes mean."""
 
 import os
+import subprocess
+import sys
 import traceback
 
 import pyarrow as pa
@@ -123,3 +125,15 @@ def test_a_keyring_is_a_local_file():
     for path in ("dbfs:/k.json", "s3a://bucket/k.json"):
         with pytest.raises(OptionError, match=r"option keys: unknown KMS URI scheme"):
             kms_client(kms_uri(Options({"keys": path})))
+
+
+@pytest.mark.slow
+def test_hdfs_without_hadoop_is_a_short_error_that_says_what_to_set(tmp_path):
+    """In a process of its own, because pyarrow looks for the libraries only once."""
+    program = ("import secure_bloom\ntry: secure_bloom.dataset('hdfs://host:1/people')\n"
+               "except secure_bloom.errors.UnsupportedError as error: print(error)")
+    nothing = dict.fromkeys(("JAVA_HOME", "HADOOP_HOME", "ARROW_LIBHDFS_DIR"), str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", program], env=os.environ | nothing,
+                          capture_output=True, text=True)
+    assert "pyarrow needs Java and Hadoop's native library: Unable to load" in done.stdout
+    assert "dlopen" not in done.stdout and "set JAVA_HOME, HADOOP_HOME" in done.stdout
