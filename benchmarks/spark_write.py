@@ -3,7 +3,8 @@
 Both write the same rows with the same encryption, filters and compression, from the same local
 Spark. Spark's writer needs a KMS class written in Java, which is compiled here with javac.
 Two more contestants show where the time goes: ``noop`` only produces the rows, ``to
-Python`` also passes them to Python tasks, which discard them. One writes with an index of a column.
+Python`` also passes them to Python tasks, which discard them. One writes with an index of a column,
+and one with batches that are limited by rows alone, so that Spark does not measure each row.
 
 The first writes of the session are measured once: Spark's own, so that the JVM is warm, and then
 that of ``secure_parquet``, which starts Spark's Python workers.
@@ -33,6 +34,8 @@ LINEITEM = {"sensitive": ["l_orderkey", "l_partkey", "l_comment"],
             "filters": ["l_orderkey", "l_partkey", "l_suppkey"], "index": "l_partkey"}
 PEOPLE = {"sensitive": ["ssn", "amt"], "filters": ["id", "ssn"], "index": "ssn"}
 OURS, INDEXED = "secure_parquet", "secure_parquet, index"
+UNMEASURED = "secure_parquet, no limit of bytes"
+LIMIT, NO_LIMIT = "spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1)
 
 
 class ToPython(DataSource):
@@ -116,6 +119,16 @@ def _contestants(frame: DataFrame, plan: dict, folder: Path) -> dict[str, Callab
                "parquet.encryption.column.keys": "pii: " + ", ".join(plan["sensitive"]),
                **{f"parquet.bloom.filter.enabled#{column}": "true" for column in plan["filters"]}}
     keys = str(folder / "keyring.json")
+    conf = frame.sparkSession.conf
+
+    def without_limit(save: Callable[[], None]) -> Callable[[], None]:
+        def run() -> None:
+            conf.set(LIMIT, NO_LIMIT)
+            try:
+                save()
+            finally:
+                conf.unset(LIMIT)
+        return run
 
     def saving(format_: str, **more: str) -> Callable[[], None]:
         target = folder / "out" / format_
@@ -126,9 +139,11 @@ def _contestants(frame: DataFrame, plan: dict, folder: Path) -> dict[str, Callab
             writer.mode("append").save(str(target))
         return save
 
+    ours = saving("secure_parquet", **options, keys=keys)
     return {
         "Spark": saving("parquet", **options, **NATIVE),
-        OURS: saving("secure_parquet", **options, keys=keys),
+        OURS: ours,
+        UNMEASURED: without_limit(ours),
         INDEXED: saving("secure_parquet", **options, keys=keys, index_columns=plan["index"]),
         "to Python": saving("to_python"),
         "noop": saving("noop"),
