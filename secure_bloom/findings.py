@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from secure_bloom.display import Result, shown
+from secure_bloom.display import Result, names, shown
 
 Severity = Literal["error", "warning", "note"]
+_NUMBERS = 3  # of row groups, in one line
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -46,7 +47,8 @@ class Finding(Result):
     @property
     def text(self) -> str:
         """The finding in one line, without the file name."""
-        places = [f"row group {group}" for group in self.row_groups[:1]] \
+        groups = f"row group{'s' if len(self.row_groups) > 1 else ''} {_numbers(self)}"
+        places = ([groups] if self.row_groups else []) \
             + ([] if self.column is None else [f"column {shown(self.column)}"])
         where = f"{', '.join(places)}: " if places else ""
         return f"{self.severity} ({self.kind}): {where}{self.message}"
@@ -56,6 +58,10 @@ class Finding(Result):
 
     def _headline(self) -> str:
         return f"{shown(self.file, 40)}: {self.text}"
+
+
+def _numbers(finding: Finding) -> str:
+    return names(map(str, finding.row_groups), _NUMBERS)
 
 
 class CheckResult(Result):
@@ -80,6 +86,6 @@ class CheckResult(Result):
         return sum(finding.severity == "warning" for finding in self.findings)
 
     def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[object]]]:
-        return ("finding", "file", "row group", "column", "what"), (
-            (one.kind, one.file, next(iter(one.row_groups), None), one.column, one.message)
+        return ("finding", "file", "row groups", "column", "what"), (
+            (one.kind, one.file, _numbers(one), one.column, one.message)
             for one in self.findings)

@@ -167,6 +167,13 @@ def test_tables_say_what_they_leave_out():
     assert "leak" in page.text and page.tags.count("td") == 100
 
 
+@pytest.mark.parametrize(("row_groups", "expected"), [
+    ((), "f: error (leak): column c: m"), ((4,), "f: error (leak): row group 4, column c: m"),
+    ((0, 2, 3, 5), "f: error (leak): row groups 0, 2, 3 and 1 more, column c: m")])
+def test_a_finding_says_that_it_concerns_more_than_one_row_group(row_groups, expected):
+    assert str(Finding("leak", "error", "m", "f", "c", row_groups)) == expected
+
+
 @pytest.fixture
 def file(tmp_path) -> Path:
     write_table(TABLE, tmp_path / "people.parquet", bloom_filters={"ssn": True, "city": True},
