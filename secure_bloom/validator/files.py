@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-import pyarrow as pa
-
 from secure_bloom.errors import (
     AuthenticationError,
     KeyRetrievalError,
@@ -16,34 +14,31 @@ from secure_bloom.errors import (
 from secure_bloom.keys import NO_KEYS, ExplicitKeys, InMemoryKms
 from secure_bloom.policy import NO_POLICY
 from secure_bloom.reader import ParquetFile
-from secure_bloom.sbbf.conversion import convert_exactly
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
-from secure_bloom.sbbf.hashing import hash_values
-from secure_bloom.sbbf.probes import parse_value
 from secure_bloom.validator.cases import Answer, Case
-from secure_bloom.validator.hashing import hashes_of
+from secure_bloom.validator.hashing import hash_text, hashes_of
 
 
 def read(case: Case) -> Answer:
     """Read with the data keys, and with the master keys if any; both results must agree."""
-    answer, *others = (_read_with(case, keys) for keys in ways(**case.input))
+    answer, *others = (_read_with(case, keys) for keys in keys_of(**case.input))
     return next((("the data keys and the master keys lead to different results", {})
                  for other in others if other != answer), answer)
 
 
-def ways(file: Any, footer_key: Any = None, column_keys: Any = None, master_keys: Any = None,
-         aad_prefix: Any = None) -> list[Any]:
+def keys_of(file: Any, footer_key: Any = None, column_keys: Any = None, master_keys: Any = None,
+            aad_prefix: Any = None) -> list[Any]:
     """Return the keys, of one or two kinds, with which a case's file is read."""
-    ways: list[Any] = []
+    keys: list[Any] = []
     if footer_key is not None or column_keys is not None:
-        ways.append(ExplicitKeys(
+        keys.append(ExplicitKeys(
             None if footer_key is None else bytes.fromhex(footer_key),
             {path: bytes.fromhex(key) for path, key in (column_keys or {}).items()},
             aad_prefix=None if aad_prefix is None else bytes.fromhex(aad_prefix),
             plaintext_files_allowed=True))  # so that both kinds of keys return the same answer
     if master_keys is not None:
-        ways.append(kms_of(master_keys))
-    return ways or [NO_KEYS]
+        keys.append(kms_of(master_keys))
+    return keys or [NO_KEYS]
 
 
 def _read_with(case: Case, keys: Any) -> Answer:
@@ -97,11 +92,10 @@ def _probe(filter_: SplitBlockBloomFilter, probe: dict[str, Any]) -> bool | str:
     assert column_type is not None  # the filter was read from a file
     hashes = hashes_of([probe["plain"]], column_type.physical_type, column_type.length)
     try:
-        value = pa.array([parse_value(probe["value"], column_type)], column_type.arrow_type)
-        in_words = hash_values(convert_exactly(value, column_type), column_type)
+        of_text = hash_text(probe["value"], column_type)
     except (ValueError, SecureBloomError):
         return "value is not a valid value of this type"
-    if in_words != hashes:
+    if of_text != hashes[0]:
         return "value and plain are different values"
     return bool(filter_.check_hashes(hashes)[0])
 

@@ -10,18 +10,17 @@ from secure_bloom.index.column_index import ColumnIndex
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.lookup import located
 from secure_bloom.index.stamps import Stamp
-from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.parquet.row_ranges import ALL_PARTS
 from secure_bloom.sbbf.probes import ValueHashes
 from secure_bloom.validator.cases import Answer, Case
+from secure_bloom.validator.files import kms_of
 
 
 def look_up(case: Case, hashes: np.ndarray) -> Answer:
     """Look hashes of values up in the index next to a case."""
     keys = case.input.get("master_keys")
-    kms = None if keys is None else CachedKms(InMemoryKms(
-        {name: bytes.fromhex(key) for name, key in keys.items()}))
+    kms = None if keys is None else CachedKms(kms_of(keys))
     listing = {path: Stamp(int(size), int(time), tag) for path, size, time, tag in
                (one.rsplit(":", 3) for one in case.input["files"])}
     try:
@@ -39,8 +38,7 @@ def _opened(case: Case, kms: CachedKms | None) -> ColumnIndex:
     return ColumnIndex(folder, manifest)
 
 
-def _answered(index: ColumnIndex, listing: dict[str, Stamp], hashes: np.ndarray) \
-        -> Answer:
+def _answered(index: ColumnIndex, listing: dict[str, Stamp], hashes: np.ndarray) -> Answer:
     coverage = index.coverage(listing)
     found: set[tuple[int, str, int, int]] = set()
     probes = ValueHashes(hashes, np.arange(hashes.size), np.empty(0, np.int64))

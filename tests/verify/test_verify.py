@@ -20,7 +20,7 @@ from secure_bloom.parquet.bloom_filter import encode_filter
 from secure_bloom.parquet.header import encode_header
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.validator import load_cases
-from secure_bloom.validator.files import ways
+from secure_bloom.validator.files import keys_of
 from secure_bloom.verify.findings import KINDS
 from tests import modes
 from tests.peers import examples
@@ -379,7 +379,7 @@ def test_faulty_test_vectors_are_found_and_good_ones_pass():
     cases = load_cases(VECTORS, ["files"])
     assert len(cases) > 500
     for case in cases:
-        result = verify_file(case.path, ways(**case.input)[0])
+        result = verify_file(case.path, keys_of(**case.input)[0])
         # the vector "empty filter" is right as a file, and denies its data
         assert result.ok == (case.outcome not in ("malformed", "authentication_failed")
                              and "empty-filter" not in case.name), case.name
