@@ -36,9 +36,9 @@ from secure_bloom.json_text import decode_json
 
 MATERIAL_TYPE = "PKMT1"
 _MAX_SIZE = 1 << 16  # bytes of the material of one key, which usually takes about 400
-_USUAL_SIZE = 1 << 12
+_USUAL_SIZE = 1 << 12  # bytes; longer material is not kept in memory
 _WRAPPED_DEK = re.compile(rb'"wrappedDEK":"([A-Za-z0-9+/=]*)"')
-_UNKNOWN = secrets.token_hex()  # nobody can have written it
+_UNKNOWN = secrets.token_hex()  # in place of a wrapped data key; no file can contain it
 DEFAULT_INSTANCE = "DEFAULT"  #: id and URL of a KMS that has only one instance
 
 
@@ -161,9 +161,9 @@ def find_material(key_metadata: bytes,
 
 
 def _like_others(text: bytes) -> KeyMaterial | None:
-    """Return internal key material that differs from other such material in the data key alone.
+    """Return internal key material, parsed with what it shares with that of other files.
 
-    That is so for the files of a job. None if it is not in the usual form.
+    In the files of a job, only the wrapped data key differs. None if it is not in the usual form.
     """
     parts = _WRAPPED_DEK.split(text) if len(text) <= _USUAL_SIZE else []
     if len(parts) != 3:
@@ -177,8 +177,7 @@ def _like_others(text: bytes) -> KeyMaterial | None:
 
 @lru_cache(maxsize=64)
 def _with_unknown_dek(before: bytes, after: bytes) -> KeyMaterial | None:
-    """Return key material from the text around its data key; None if it is not internal or valid.
-    """
+    """Return key material whose wrapped data key is unknown; None if not internal or not valid."""
     try:
         fields = _load(b'%b"wrappedDEK":"%b"%b' % (before, _UNKNOWN.encode(), after))
         found = KeyMaterial._of(fields) if _reference(fields) is None else None

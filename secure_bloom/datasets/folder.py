@@ -65,7 +65,7 @@ def _read(find: FindFiles, keys: OpenKeys, columns: list[str] | None, condition:
         assert condition is not None  # without one, no index is used
         found, selection = select_files(found, schemas, RowFilter(condition, schema))
     with ExitStack() as stack:
-        # Files that an index covers need no look, but a requirement opens them, too.
+        # A requirement opens all files, but those that an index covers need not be pruned.
         look = None if requirement is not None and found.listed is not None \
             else _first_look(condition, found.partition_schema, stack)
         files, view = open_files(found, found.keys or keys, requirement, schema=schema,

@@ -18,9 +18,9 @@ from secure_bloom.storage.inside import check_below
 from secure_bloom.storage.local_files import temporary_stem
 
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp", re.DOTALL)
-_SHARE = 10  # a folder is listed again after so many times fewer files than it has names
-_OLD = 60.0  # seconds
-_MANY = 10_000  # folders and temporary files that are remembered
+_NAMES_PER_FILE = 10  # a folder of 1,000 names is listed again after 100 files were asked for
+_MAX_AGE = 60.0  # seconds
+_MAX_REMEMBERED = 10_000  # folders and temporary files
 
 
 def remove_leftovers_of(filesystem: pa_fs.FileSystem, where: str, paths: Iterable[str], *,
@@ -76,12 +76,13 @@ class _Listing:
             self.temporary.setdefault(match[1], []).append(match[0])
 
     def is_old(self, number: int) -> bool:
-        """Whether the folder is to be listed again, now that it is asked for so many files."""
+        """Count files that are asked for, and return whether to list the folder again."""
         self._asked += number
-        return self._asked * _SHARE > self._size or time.monotonic() - self._listed > _OLD
+        return self._asked * _NAMES_PER_FILE > self._size \
+            or time.monotonic() - self._listed > _MAX_AGE
 
 
-_LISTINGS: Cache[_Listing] = Cache(_MANY)
+_LISTINGS: Cache[_Listing] = Cache(_MAX_REMEMBERED)
 
 
 def _remove(path: str) -> None:

@@ -227,7 +227,7 @@ final class Writes implements SupportsOverwriteV2, SupportsDynamicOverwrite {
     return truncate();
   }
 
-  /** Whether it can, is said by the data source, whose message says more than Spark's. */
+  /** Always true: if it cannot, the data source raises an error that says more than Spark's. */
   public boolean canOverwrite(Predicate[] predicates) {
     return true;
   }

@@ -83,9 +83,9 @@ def parse(text: str) -> Conditions:
 
 
 def named_values(text: str) -> dict[str, Any] | None:
-    """Return the values of columns, by name, if conditions say nothing but what these are.
+    """Return the values of columns, by name, if each condition only says that one has a value.
 
-    None if they say something else, or Python does not have a value.
+    None if one says anything else, or if its value cannot be represented in Python.
     """
     found: dict[str, Any] = {}
     for node in json.loads(text):
