@@ -1,7 +1,7 @@
 """A KMS client for the Transit engine of HashiCorp Vault and OpenBao, over HTTP.
 
-Tested against a loopback server that implements the HTTP API of Transit; it has not been tested
-with a real Vault or OpenBao.
+Tested with Vault 1.21.4, and against a loopback server that implements the HTTP API of Transit; it
+has not been tested with OpenBao.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _TRANSIENT = (412, 429)  # and what begins with 5
 class VaultKms(RemoteKms):
     """Master keys in the Transit engine of Vault 1.13 or newer, or of OpenBao.
 
-    Tested against a loopback server that implements the HTTP API of Transit; it has not been tested
-    with a real Vault or OpenBao.
+    Tested with Vault 1.21.4, and against a loopback server that implements the HTTP API of Transit;
+    it has not been tested with OpenBao.
 
     A master key is named by the name of a Transit key of type ``aes256-gcm96``, ``aes128-gcm96`` or
     ``chacha20-poly1305``. A wrapped key is Transit's ciphertext (``vault:v1:...``), to which the

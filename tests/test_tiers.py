@@ -74,11 +74,14 @@ def test_what_a_tier_leaves_out_is_not_imported(tmp_path, monkeypatch, folder, t
         assert tiers.pytest_ignore_collect(module.with_name("helpers.py")) is None
 
 
-@pytest.mark.parametrize(("fixtures", "parameters", "is_needed"), [
-    (["store"], {"store": "objects", "n": 1}, True), (["store"], {"store": "local"}, False),
-    (["store"], {"store": "s3"}, False), (["s3"], {}, True), (["tmp_path"], {}, False)])
-def test_a_server_takes_the_place_of_the_store_in_memory(fixtures, parameters, is_needed):
-    item = SimpleNamespace(path=Path("tests/storage/test_x.py"), fixturenames=fixtures,
+@pytest.mark.parametrize(("function", "parameters", "is_needed"), [
+    (lambda store: 0, {"store": "objects", "n": 1}, True),
+    (lambda store: 0, {"store": "local"}, False), (lambda store: 0, {"store": "s3"}, False),
+    (lambda s3: 0, {}, True), (lambda tmp_path: 0, {}, False)])
+def test_a_server_takes_the_place_of_the_store_in_memory(monkeypatch, function, parameters,
+                                                         is_needed):
+    monkeypatch.setattr(chosen, "name", "minio")
+    item = SimpleNamespace(path=Path("tests/storage/test_x.py"), function=function,
                            callspec=SimpleNamespace(params=parameters))
     assert chosen.needs_server(item) is is_needed
 

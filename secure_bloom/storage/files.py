@@ -5,7 +5,8 @@ A file that is being written is invisible, or at least incomplete, until :meth:`
 - a local path: a hidden temporary file in the same folder, fsync, rename, fsync of the folder;
   a pipe or device is written to directly;
 - S3 and Google Cloud Storage: the object itself, which appears when its upload is complete;
-- another filesystem: a hidden temporary name in the same folder, then the filesystem's move;
+- another filesystem: a hidden temporary name in the same folder, then the filesystem's move, or a
+  copy where it has none;
 - an open binary file: bytes are appended; the footer, which makes them a Parquet file, comes last.
 """
 
@@ -352,7 +353,7 @@ def _open_on(filesystem: pa_fs.FileSystem, path: str) -> Output:
         if check is not None:
             check()
         moving = True
-        filesystem.move(temporary, path)
+        _move(filesystem, temporary, path)
 
     def drop() -> None:
         if moving:  # some filesystems move by copying: this may be the only complete file
@@ -363,6 +364,14 @@ def _open_on(filesystem: pa_fs.FileSystem, path: str) -> Output:
             filesystem.delete_file(temporary)
 
     return Output(stream, finish=stream.close, publish=publish, drop=drop)
+
+
+def _move(filesystem: pa_fs.FileSystem, source: str, target: str) -> None:
+    try:
+        filesystem.move(source, target)
+    except NotImplementedError:  # Azure without a hierarchical namespace, where a copy is one step
+        filesystem.copy_file(source, target)
+        filesystem.delete_file(source)
 
 
 def make_folder(filesystem: pa_fs.FileSystem, path: str, *, durable: bool = True) -> None:

@@ -1,6 +1,9 @@
 import pytest
 
 from secure_bloom.keys import attempts
+from tests.servers.fixtures import vault
+
+__all__ = ["vault"]
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""Vault's Transit engine: against a loopback server that follows its HTTP API."""
+"""Vault's Transit engine: against a loopback server that follows its HTTP API.
+
+With ``--server vault``, it passes requests on to a real Vault.
+"""
 
 import base64
 import logging
@@ -32,6 +35,8 @@ from tests.keys.remote import Service
 from tests.peers.certificates import self_signed
 from tests.peers.loopback import answer, hang_up
 from tests.peers.transit import TOKEN, Transit
+from tests.servers import chosen
+from tests.servers.vault import RealTransit
 from tests.support import named_pipe
 
 
@@ -44,8 +49,10 @@ def environment(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def transit():
-    with Transit("footer", "column", "a.b-c_1") as server:
+def transit(request):
+    names = "footer", "column", "a.b-c_1"
+    with RealTransit(request.getfixturevalue("vault"), *names) if chosen.name == "vault" \
+            else Transit(*names) as server:
         yield server
 
 
@@ -110,8 +117,7 @@ def test_mount_and_namespace(monkeypatch):
 
 def test_the_name_is_bound(transit):
     """Even if the same key goes by two names."""
-    transit._versions["twin"] = transit._versions["footer"]
-    transit.minimum["twin"] = 1
+    transit.copy("footer", "twin")
     wrapped = client(transit).wrap_key(KEY, "footer")
     for name in ("twin", "column"):
         refused(KeyUnwrapError, lambda name=name: client(transit).unwrap_key(wrapped, name),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -23,6 +24,16 @@ def from_go(module: str, version: str) -> Path:
     return program
 
 
+def go_module(module: str, version: str) -> dict[str, str]:
+    """Download a Go module; return where its parts are: ``Dir``, ``GoMod``."""
+    return json.loads(_run(["go", "mod", "download", "-json", f"{module}@{version}"], BUILD))
+
+
+def in_go(folder: Path, *arguments: str) -> None:
+    """Run the command ``go`` in the folder of a module, whose go.mod may be completed."""
+    _run(["go", *arguments], folder, GOFLAGS="-mod=mod")
+
+
 def from_npm(package: str, version: str, script: str) -> list[str]:
     """Return the command line of a script of an npm package, which is installed if need be."""
     folder = BUILD / f"{package}-{version}"
@@ -34,12 +45,13 @@ def from_npm(package: str, version: str, script: str) -> list[str]:
     return ["node", str(folder / "node_modules" / package / script)]
 
 
-def _run(command: list[str], folder: Path, **environment: str) -> None:
+def _run(command: list[str], folder: Path, **environment: str) -> str:
     if shutil.which(command[0]) is None:
         raise NotBuilt(f"{command[0]} is not installed")
     BUILD.mkdir(parents=True, exist_ok=True)
     print("$", *command, flush=True)
     result = subprocess.run(command, cwd=folder, env={**os.environ, **environment},
-                            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                            stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if result.returncode:
         raise NotBuilt(f"{' '.join(command[:3])} failed: {result.stderr.strip()[-500:]}")
+    return result.stdout

@@ -6,6 +6,7 @@ need neither are left out.
 
 from __future__ import annotations
 
+import inspect
 from importlib import import_module
 from typing import Any
 
@@ -14,7 +15,9 @@ import pytest
 from tests.servers.building import NotBuilt
 
 #: name -> module and class
-SERVERS = {"minio": ("tests.servers.minio", "Minio")}
+SERVERS = {"minio": ("tests.servers.minio", "Minio"),
+           "azurite": ("tests.servers.azurite", "Azurite"),
+           "vault": ("tests.servers.vault", "Vault")}
 #: fixture -> of its parameters the one in whose place the server comes
 _PLACES = {"store": "objects", "on_s3": "s3", "filesystem": "server"}
 
@@ -25,6 +28,11 @@ def load(server: str) -> Any:
     """Return the class of a server."""
     module, cls = SERVERS[server]
     return getattr(import_module(module), cls)
+
+
+def is_store() -> bool:
+    """Whether a server is chosen that is an object store."""
+    return name is not None and load(name).fixture == "s3"
 
 
 def start() -> Any:
@@ -38,8 +46,11 @@ def start() -> Any:
 
 def needs_server(item: Any) -> bool:
     """Whether a test needs the server, and not another store."""
+    assert name is not None
     if item.path.parent.name == "servers":
         return True
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     places = [parameters[one] == place for one, place in _PLACES.items() if one in parameters]
-    return all(places) if places else "s3" in item.fixturenames
+    if places:
+        return all(places)
+    return load(name).fixture in inspect.signature(item.function).parameters

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from tests.servers.building import from_go
 from tests.servers.processes import ServerProcess, answers
+from tests.servers.stores import TESTS
 from tests.storage.s3 import CREDENTIALS, S3Store
 
 _VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
-#: tests of stores
-TESTS = ("tests/storage", "tests/index/test_stores.py", "tests/erasing/test_stores.py")
-#: those that use a server of S3
-_S3_TESTS = ("tests/maintain/test_s3.py", "tests/datasets/test_object_store.py",
-             "tests/cli/test_find.py", "tests/cli/test_index.py", "tests/spark/test_frames.py",
+#: those that name a server of S3
+_S3_TESTS = ("tests/storage/test_objects.py", "tests/storage/test_versions.py",
+             "tests/storage/test_locations.py", "tests/maintain/test_s3.py",
+             "tests/datasets/test_object_store.py", "tests/cli/test_find.py",
+             "tests/cli/test_index.py", "tests/spark/test_frames.py",
              "tests/spark/test_crashes.py", "tests/spark/test_stream_reading.py",
              "tests/spark/test_changing_files.py", "tests/spark/test_policy.py",
              "tests/spark/test_streaming.py")

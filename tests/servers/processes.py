@@ -33,6 +33,7 @@ class ServerProcess:
     """
 
     version = ""  #: of the program, as the docs state it
+    fixture = "s3"  #: that returns it
     tests: tuple[str, ...] = ()  #: files and folders of tests that run with it
 
     def __init__(self) -> None:

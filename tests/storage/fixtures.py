@@ -15,7 +15,7 @@ ON_SERVER = pytest.mark.parametrize("store", ["local", "coarse", "objects", "s3"
 @pytest.fixture(scope="session")
 def s3():
     """Start an S3 server, or the store that ``--server`` names, before Spark starts its workers."""
-    server = chosen.start() if chosen.name else S3Server()
+    server = chosen.start() if chosen.is_store() else S3Server()
     yield server
     server.stop()
 
@@ -26,7 +26,7 @@ def store(request, tmp_path, monkeypatch):
         return local_store(tmp_path, monkeypatch)
     if request.param == "coarse":
         return coarse_store(tmp_path)
-    if request.param == "objects" and not chosen.name:
+    if request.param == "objects" and not chosen.is_store():
         return objects_store()
     return server_store(request.getfixturevalue("s3"), uuid.uuid4().hex)
 

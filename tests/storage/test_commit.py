@@ -22,7 +22,7 @@ from secure_bloom.storage.summary import FilterTotals
 from secure_bloom.storage.visibility import CommitRecord, data_files, files_below, signature
 from secure_bloom.writer import ParquetWriter
 from tests.storage.fixtures import ON_SERVER
-from tests.storage.stores import Died, Faults, everything_is_stale, later_jobs
+from tests.storage.stores import Died, Faults, coarse_store, everything_is_stale, later_jobs
 from tests.tiers import sweep_where
 
 
@@ -476,6 +476,21 @@ def test_a_file_on_s3_appears_whole_or_not_at_all(s3, tmp_path):
     assert writer.filter_totals.plain == 1
     folder = path.removesuffix("a.parquet")  # with a trailing slash
     assert read_table(folder, filesystem=filesystem).equals(table)
+
+
+def test_a_store_that_cannot_move_files_copies_them(tmp_path):
+    """As Azure without a hierarchical namespace."""
+    store = coarse_store(tmp_path / "t")
+    handler = store.filesystem.handler
+
+    def move(source, target):
+        raise NotImplementedError("Move() is not implemented")
+
+    handler.move, handler.copy_file = move, pa_fs.LocalFileSystem().copy_file
+    store.write(1)
+    store.write(2, overwrite=True)
+    assert store.values() == store.all_values() == [2]
+    assert not [name for name in store.names() if name.endswith(".tmp")] and not store.staged()
 
 
 @pytest.mark.parametrize(("base", "folder"), [

@@ -1,0 +1,52 @@
+"""Azurite, a server of Azure's blobs, in an account without a hierarchical namespace."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pyarrow.fs as pa_fs
+
+from tests.servers.building import from_npm
+from tests.servers.processes import ServerProcess, answers
+from tests.storage.s3 import BUCKET
+
+_VERSION = "3.37.0"
+_ACCOUNT = "devstoreaccount1"
+_KEY = "QSBrZXkgb2YgdGVzdHMgdGhhdCBwcm90ZWN0cyBub3RoaW5n"
+
+
+class Azurite(ServerProcess):
+    """A server with one container. pyarrow is its client."""
+
+    version = f"Azurite {_VERSION}"
+    tests = ("tests/servers/test_azurite.py",)
+    filesystem_class = pa_fs.AzureFileSystem
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.filesystem_of().create_dir(BUCKET)
+
+    @classmethod
+    def build(cls) -> list[str]:
+        return from_npm("azurite", _VERSION, "dist/src/blob/main.js")
+
+    def command(self) -> list[str]:
+        host, _, port = self.address.partition(":")
+        return [*self.program, "--blobHost", host, "--blobPort", port, "--silent",
+                "--location", str(self.folder / "data"), "--skipApiVersionCheck",
+                "--disableTelemetry"]
+
+    def environment(self) -> dict[str, str]:
+        return super().environment() | {"AZURITE_ACCOUNTS": f"{_ACCOUNT}:{_KEY}"}
+
+    def is_ready(self) -> bool:
+        return answers(f"http://{self.address}/{_ACCOUNT}")
+
+    def filesystem_of(self, cls=filesystem_class, **options):
+        return cls(_ACCOUNT, account_key=_KEY, blob_storage_authority=self.address,
+                   dfs_storage_authority=self.address, blob_storage_scheme="http",
+                   dfs_storage_scheme="http", **options)
+
+    def uri(self, path: str) -> str:
+        return (f"abfs://{_ACCOUNT}:{quote(_KEY, safe='')}@{self.address}/{BUCKET}/{path}"
+                f"?enable_tls=false")

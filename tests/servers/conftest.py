@@ -1,0 +1,3 @@
+from tests.servers.fixtures import vault
+
+__all__ = ["vault"]
