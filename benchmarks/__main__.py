@@ -24,9 +24,8 @@ from benchmarks.section import Plan, Section
 from secure_bloom.sbbf.kernel_choice import chosen
 
 NAMES = ("costs", "kernels", "write", "small_files", "wide", "filter_sizes", "lookup", "pages",
-         "footers", "startup", "memory", "growth", "attach", "encrypt",
-         "encrypt_memory", "erase", "engines", "index",
-         "spark_lookup", "spark_write", "spark_native")
+         "footers", "startup", "memory", "growth", "attach", "encrypt", "encrypt_memory", "erase",
+         "engines", "index", "spark_lookup", "spark_write", "spark_native")
 PACKAGES = "numpy", "pyarrow", "pyspark", "cryptography"
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = DOCS / "performance.md"

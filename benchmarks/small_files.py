@@ -122,7 +122,7 @@ def _search(plan: Plan, files: int) -> Comparison:
             raise AssertionError("the number was not found")
 
     return _compare(f"find a value in {files:,} files, CPU",
-                   {SCAN: partial(found, scan), OURS: partial(found, lookup)}, plan.rounds)
+                    {SCAN: partial(found, scan), OURS: partial(found, lookup)}, plan.rounds)
 
 
 def _cost(comparison: Comparison, name: str) -> float:
