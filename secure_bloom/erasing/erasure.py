@@ -197,7 +197,7 @@ class Erasure:
             job.abort()
             raise
         job.commit([one.staged for one in rewritten],
-                   replaced={one.file.file: one.signature for one in rewritten})
+                   replaced={one.file.file: one.replaced for one in rewritten})
         return [one.file for one in rewritten]
 
     def _purge_indexes(self, out_of_reach: list[str]) -> list[str]:

@@ -7,7 +7,7 @@ import hmac
 import os
 import posixpath
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow.fs as pa_fs
 
@@ -22,7 +22,8 @@ from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.summary import StagedFile
-from secure_bloom.storage.visibility import material_path, relative_path, signature
+from secure_bloom.storage.versions import FileVersion
+from secure_bloom.storage.visibility import material_path, relative_path
 
 _BLOCK = 8 * 1024 * 1024  # bytes that are hashed at a time
 
@@ -30,11 +31,11 @@ Advance = Callable[[float], None]
 
 
 class Rewritten(NamedTuple):
-    """A file of a job that replaces another one, with this signature, once the job commits."""
+    """A file of a job that replaces this version of another one, once the job commits."""
 
     file: ErasedFile
     staged: StagedFile
-    signature: list[Any]
+    replaced: FileVersion
 
 
 def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_groups: set[int],
@@ -65,7 +66,7 @@ def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_
         If it cannot be written without these rows.
     """
     with opened_to_rewrite(job.filesystem, path, keys, requirement) as (rewrite, file):
-        replaced = signature(job.filesystem.get_file_info(path))
+        replaced = job.replaced_version(path)
         remaining = _remaining(file, erased, row_groups, advance, has_new_material=True)
         new = job.new_file(number, posixpath.dirname(relative_path(path, job.folder)), path)
         visible = job.path(relative_path(new, job.work))

@@ -63,6 +63,7 @@ from secure_bloom.storage.processes import this_process
 from secure_bloom.storage.replacing import ReplacingJob
 from secure_bloom.storage.small_files import MAX_RECORD, read_unlinked
 from secure_bloom.storage.summary import CommitSummary, FilterTotals, StagedFile
+from secure_bloom.storage.versions import FileVersion
 from secure_bloom.storage.visibility import (
     COMMITTED,
     GIVEN_UP,
@@ -74,6 +75,7 @@ from secure_bloom.storage.visibility import (
     material_path,
     new_name,
     relative_path,
+    signature,
 )
 
 _log = logging.getLogger("secure_bloom.spark")
@@ -154,7 +156,7 @@ class Job(ReplacingJob):
     # --- the commit ------------------------------------------------------------------------------
 
     def commit(self, files: list[StagedFile], batch: Batch | None = None,
-               replaced: Mapping[str, list[Any]] = MappingProxyType({})) -> CommitSummary | None:
+               replaced: Mapping[str, FileVersion] = MappingProxyType({})) -> CommitSummary | None:
         """Make these files visible; on overwrite they replace files that were visible before.
 
         Parameters
@@ -162,8 +164,8 @@ class Job(ReplacingJob):
         files : list of StagedFile
         batch : Batch, optional
             Batch of a streaming query. If it was already committed, the files are dropped.
-        replaced : mapping of str to list
-            Visible files that these replace, by path, with their signatures when they were read.
+        replaced : mapping of str to FileVersion
+            Visible files that these replace, by path; see :meth:`replaced_version`.
 
         Returns
         -------
@@ -191,7 +193,8 @@ class Job(ReplacingJob):
             if partitions:
                 self._check_partition_links(file.path for file in files)
             self._wait_for_rewrites(partitions, replaced)
-            record = self._record(files, batch, {**replaced, **self._overwritten(partitions)})
+            signatures = {path: signature(version) for path, version in replaced.items()}
+            record = self._record(files, batch, {**signatures, **self._overwritten(partitions)})
             success = self._remove_success()
             self._publish(record.files)
             self._check_alive()

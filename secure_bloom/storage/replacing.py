@@ -19,6 +19,7 @@ from secure_bloom.storage.local_files import wait_for_rewrites
 from secure_bloom.storage.processes import this_process
 from secure_bloom.storage.summary import StagedFile
 from secure_bloom.storage.table_formats import find_table
+from secure_bloom.storage.versions import FileVersion
 from secure_bloom.storage.visibility import data_files, relative_path, signature, visible_files
 
 
@@ -82,7 +83,7 @@ class ReplacingJob(EndingJob):
                               file=self.folder)
         return {named}
 
-    def _claim(self, partitions: Collection[str], replaced: Mapping[str, list[Any]]) -> None:
+    def _claim(self, partitions: Collection[str], replaced: Collection[str]) -> None:
         if self.overwrite is True:
             claim_folder(self)
         elif partitions or replaced:
@@ -125,9 +126,18 @@ class ReplacingJob(EndingJob):
                                        "whose files would be replaced, too; replace the link by a "
                                        "folder with files of its own", file=self.path(folder))
 
-    def _check_replaced(self, replaced: Mapping[str, list[Any]]) -> None:
-        """Check that the files to replace are still those that were read."""
+    def replaced_version(self, path: str) -> FileVersion:
+        """Return the version of a file that is there now, for a commit that replaces it."""
+        info = self.filesystem.get_file_info(path)
+        return FileVersion(info.size, info.mtime_ns)
+
+    def _check_replaced(self, replaced: Mapping[str, FileVersion]) -> None:
+        """Check that the files to replace are still those that were read.
+
+        Signatures do not suffice: a rewrite may keep the size of a file, and nearly its time.
+        """
         for info in self.filesystem.get_file_info(list(replaced)):
-            if info.type != pa_fs.FileType.File or signature(info) != replaced[info.path]:
+            if info.type != pa_fs.FileType.File \
+                    or FileVersion(info.size, info.mtime_ns) != replaced[info.path]:
                 raise ChangedMeanwhileError("the file was changed or removed in the meantime; run "
                                             "the job again", file=info.path)

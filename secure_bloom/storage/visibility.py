@@ -47,7 +47,7 @@ from secure_bloom.storage.small_files import (
     read_constant,
     read_small,
 )
-from secure_bloom.storage.versions import local_path, without_subtree
+from secure_bloom.storage.versions import FileVersion, local_path, without_subtree
 
 STAGING = "_staging"
 SUCCESS = "_SUCCESS"
@@ -304,7 +304,7 @@ def _visible(found: Mapping[str, pa_fs.FileInfo], jobs: Mapping[str, JobState], 
     return {path: found[path] for path in kept if is_visible(path, found[path])}
 
 
-def signature(info: pa_fs.FileInfo) -> list[Any]:
+def signature(info: pa_fs.FileInfo | FileVersion) -> list[Any]:
     """Return what distinguishes a file from a later one of the same name.
 
     Only infos from listings may be compared, and only whole seconds of their times: stores return

@@ -13,7 +13,8 @@ from secure_bloom import EncryptionConfiguration
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.index import build
 from secure_bloom.index.stamps import stamp
-from secure_bloom.keys import InMemoryKms
+from secure_bloom.keys import InMemoryKms, list_master_keys
+from secure_bloom.storage.commit import Job
 from tests.modes import MASTER_KEYS
 
 KMS = InMemoryKms(MASTER_KEYS)
@@ -70,6 +71,23 @@ def test_the_index_of_the_table_knows_the_new_version(tmp_path):
     assert done.ok and done.indexes == ["ssn"]
     found = secure_bloom.read_table(tmp_path, KMS, filters=[("ssn", "==", "a")], index="require")
     assert found.num_rows == 1 and path.stat().st_mtime_ns // 10**9 == OLD[1] // 10**9
+
+
+def test_an_erasure_does_not_replace_the_new_version_by_what_it_made_of_the_old_one(
+        tmp_path, monkeypatch):
+    """The rows would be under the old key again."""
+    path, commit = file_for("reencrypt", tmp_path / "a.parquet"), Job.commit
+
+    def commit_late(job, *args, **how):
+        monkeypatch.setattr(Job, "commit", commit)  # the erasure starts again
+        size = path.stat().st_size
+        secure_bloom.reencrypt(path, KMS, master_keys={"kc1": "kc2"}, keep_times=True)
+        assert path.stat().st_size == size
+        return job.commit(*args, **how)
+
+    monkeypatch.setattr(Job, "commit", commit_late)
+    assert secure_bloom.erase(tmp_path, "ssn", "b", KMS, max_share=1).rows_removed == 1
+    assert [one.name for one in list_master_keys(tmp_path, KMS).master_keys] == ["kc2", "kf"]
 
 
 def test_only_local_files_keep_their_times():

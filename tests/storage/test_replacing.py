@@ -16,20 +16,20 @@ from secure_bloom.storage.job_folder import COMMITTING, PROCESS, REPLACING, JobF
 from secure_bloom.storage.processes import is_dead, this_process
 from secure_bloom.storage.replacing import Partition
 from secure_bloom.storage.rewrite import Rewrite
+from secure_bloom.storage.versions import FileVersion
 from secure_bloom.storage.visibility import (
     COMMITTED,
     STARTED,
     data_files,
     material_path,
-    signature,
 )
 from tests.storage.fixtures import ON_SERVER
 
 
 def replacing(store, *paths):
     """Return a job, and what its commit replaces."""
-    found = store.filesystem.get_file_info(list(paths))
-    return store.job(), {info.path: signature(info) for info in found}
+    job = store.job()
+    return job, {path: job.replaced_version(path) for path in paths}
 
 
 def files_of(store):
@@ -281,7 +281,7 @@ def test_key_material_of_a_job_that_is_rolled_back_is_deleted(store):
     job, _ = replacing(store)
     files = [stage_with_material(store, job, 2)]
     with pytest.raises(ChangedMeanwhileError):
-        job.commit(files, replaced={f"{store.folder}/gone": [1, 2]})
+        job.commit(files, replaced={f"{store.folder}/gone": FileVersion(1, 2)})
     assert materials(store) == set() and store.values() == [1] and store.staged() == []
 
 
@@ -359,8 +359,8 @@ def test_a_committed_job_of_a_dead_process_is_finished(local, dead, monkeypatch)
     local.write(1)
     job = dead_job(local, dead)
     monkeypatch.setattr(job, "_complete", lambda record: None)
-    found = local.filesystem.get_file_info(files_of(local))
-    job.commit([local.stage(job, 2)], replaced={one.path: signature(one) for one in found})
+    replaced = {path: job.replaced_version(path) for path in files_of(local)}
+    job.commit([local.stage(job, 2)], replaced=replaced)
     local.job().abort()
     assert local.staged() == [] and local.values() == local.all_values() == [2]
 
