@@ -63,7 +63,9 @@ def encrypt(spark: SparkSession, path: FilePath, *, keys: Keyring | FilePath | N
     dry_run : bool
         Only report what would be done.
     keep_times : bool
-        As for :func:`secure_bloom.encrypt`.
+        Whether the new files have the times of the old ones, to the millisecond. Only for local
+        files, which every worker must see. Programs that notice a change by size and time may miss
+        it.
 
     Returns
     -------
@@ -77,7 +79,8 @@ def encrypt(spark: SparkSession, path: FilePath, *, keys: Keyring | FilePath | N
     TypeError
         If neither ``encryption`` nor a policy is given, or there are no keys.
     UnsupportedError
-        If the files belong to a table of Delta Lake, Iceberg or Hudi, which records their sizes.
+        If the files belong to a table of Delta Lake, Iceberg or Hudi, which records their sizes; or
+        ``keep_times`` is set for files that are not local.
     ArgumentError
         If ``output`` is within the folder.
     PolicyError
