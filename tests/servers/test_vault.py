@@ -54,7 +54,7 @@ def test_approle(vault):
         while True:
             expired.unwrap_key(wrapped, "footer")
             time.sleep(0.2)
-    assert kms.unwrap_key(wrapped, "footer") == KEY and len(tokens) == 2
+    assert kms.unwrap_key(wrapped, "footer") == KEY and len(tokens) > 1
 
 
 def test_a_token_that_expires_and_is_replaced_in_the_middle_of_a_job(vault, tmp_path):
