@@ -287,7 +287,7 @@ def _write(job: Job, stream: Iterable[pa.RecordBatch], files: JobFiles, row_grou
                     task.add(name, part)
         staged = task.finish()
         segments = None if indexing is None else indexing.finish()
-    if not staged and (job.overwrite is True or not job.visible_files()):
+    if not staged and not job.remaining_files():
         staged = [write_empty_file(job, files.partition_by, files.open)]
     return staged, segments
 

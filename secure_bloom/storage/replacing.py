@@ -53,6 +53,14 @@ class ReplacingJob(EndingJob):
             return []
         return data_files(self.filesystem, self.folder, self._check_no_table)
 
+    def remaining_files(self) -> list[str]:
+        """Return the data files that readers will still see if the job has no rows."""
+        if self.overwrite is True:
+            return []
+        replaced = self._partitions([])
+        return [path for path in self.visible_files()
+                if partition_of(relative_path(path, self.table)) not in replaced]
+
     def _check_no_table(self, files: Iterable[str]) -> None:
         table = find_table(self.filesystem, self.folder, files)
         if table is not None:

@@ -151,6 +151,15 @@ def test_a_partition_that_is_named_in_part_is_an_error_with_advice(spark, tmp_pa
     assert ids(spark, tmp_path / "t") == [2, 3]
 
 
+def test_a_table_whose_only_partition_is_overwritten_by_no_rows_can_be_read(spark, days, table):
+    folder, _ = days
+    spark.sql(f"create table {table} (id bigint, day bigint) using secure_parquet "
+              f"options (plaintext 'true') partitioned by (day) location '{folder}'")
+    for day, left in ((0, [1, 3]), (1, [])):
+        spark.sql(f"insert overwrite {table} partition (day = {day}) select 1 where false")
+        assert ids(spark, folder) == left
+
+
 def test_partitions_with_other_columns_or_other_files_are_refused(spark, days):
     folder, one = days
     (folder / "day=0" / "photo.jpg").write_bytes(b"x")

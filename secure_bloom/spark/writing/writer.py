@@ -132,7 +132,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
         """Publish the files of the tasks; if there are none, one file that holds the schema."""
         reports = cast("list[TaskCommit | None]", messages)  # what ``write`` returned in the tasks
         files = [file for report in reports if report is not None for file in report.files]
-        if not files and (self.job.overwrite is True or not self.job.visible_files()):
+        if not files and not self.job.remaining_files():
             files = [write_empty_file(self.job, self._options.partition_by, self._open_file)]
         self._check_new()
         committed = self.job.commit(files, batch)
