@@ -16,12 +16,13 @@ from typing import NamedTuple
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import ChangedMeanwhileError
+from secure_bloom.errors import ChangedMeanwhileError, UnsupportedError
 from secure_bloom.storage.files import Output, Source, open_output
 from secure_bloom.storage.local_files import remove_checksum
 
 _COPY = 8 * 1024 * 1024  # bytes at a time, where the kernel cannot copy
 _MILLISECOND = 1_000_000  # ns
+_TRIES = 5  # where times are rounded, a random one may become the old one
 
 
 class Kept(NamedTuple):
@@ -42,14 +43,15 @@ class Rewrite:
 
     With ``keep_times``, the new file has the times of the old one, to the millisecond. That is for
     local files only, and for new files with the same rows in the same row groups, because readers
-    that know only size and time may confuse the two.
+    that know only size and time may confuse the two. Writing raises UnsupportedError if the
+    filesystem rounds the times so much that they would be the same.
     """
 
     def __init__(self, filesystem: pa_fs.FileSystem, path: str, *, keep_times: bool = False):
         self._filesystem = filesystem
         self._path = os.path.realpath(path) if self._is_local else path
         self.source = Source(self._path, filesystem)  # records the version it opened
-        self._times = _new_times(os.fstat(self.source.file.fileno())) if keep_times else None
+        self._old = os.fstat(self.source.file.fileno()) if keep_times else None
 
     @property
     def _is_local(self) -> bool:
@@ -89,9 +91,18 @@ class Rewrite:
             with self.source.one_version():  # also covers what is read to produce the parts
                 for part in parts:
                     self._write(output, part)
-            if self._times is not None:
-                os.utime(output.fileno(), ns=self._times)
+            if self._old is not None:
+                self._set_times(output.fileno(), self._old)
             output.commit(check)
+
+    def _set_times(self, descriptor: int, old: os.stat_result) -> None:
+        for _ in range(_TRIES):
+            os.utime(descriptor, ns=_new_times(old))
+            if os.fstat(descriptor).st_mtime_ns != old.st_mtime_ns:
+                return
+        raise UnsupportedError("the filesystem rounds the times of files, so the new version would "
+                               "have the same time as the old one, and readers might take one for "
+                               "the other: omit keep_times (--keep-times)", file=self._path)
 
     def _write(self, output: Output, part: Kept | Zeros | bytes | memoryview) -> None:
         if isinstance(part, Kept):

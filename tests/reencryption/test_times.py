@@ -90,6 +90,17 @@ def test_an_erasure_does_not_replace_the_new_version_by_what_it_made_of_the_old_
     assert [one.name for one in list_master_keys(tmp_path, KMS).master_keys] == ["kc2", "kf"]
 
 
+def test_a_filesystem_that_rounds_times_to_seconds_keeps_the_old_version(tmp_path, monkeypatch):
+    path, utime = file_for("reencrypt", tmp_path / "a.parquet"), os.utime
+    before = path.read_bytes()
+    monkeypatch.setattr(os, "utime", lambda file, ns: utime(
+        file, ns=tuple(one // 10**9 * 10**9 for one in ns)))
+    [message] = secure_bloom.reencrypt(tmp_path, KMS, keep_times=True).failed.values()
+    assert "--keep-times" in message
+    assert path.read_bytes() == before and os.listdir(tmp_path) == ["a.parquet"]
+    assert secure_bloom.reencrypt(tmp_path, KMS).ok
+
+
 def test_only_local_files_keep_their_times():
     memory = MemoryFileSystem()
     with memory.open("/lake/a.parquet", "wb") as file:
