@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from secure_bloom import Policy, audit, encrypt, read_table
-from secure_bloom.auditing.result import AuditResult
 from secure_bloom.cli.demo.story import Bar, Bars, Code, Story
 from secure_bloom.display import count
 from secure_bloom.keys import Keyring
@@ -23,7 +22,7 @@ def encrypt_and_audit(story: Story, flights: pa.Table, output: Path, keyring: Ke
                         existing_data_behavior="delete_matching")
     policy = Policy(footer_key="footer", encrypted_footer=True,
                     columns={"tailnum": {"key": "pii", "bloom_filter": True}})
-    before = _errors(audit(folder, policy=policy))
+    before = audit(folder, policy=policy).errors
     story.say("Most data is there already, in plaintext. A policy says what must be encrypted, and "
               f"the audit counts {before:,} errors in the files that pyarrow has written: one for "
               "each footer, and one for each column of tail numbers.")
@@ -31,7 +30,7 @@ def encrypt_and_audit(story: Story, flights: pa.Table, output: Path, keyring: Ke
     start = time.monotonic()
     done = encrypt(folder, keyring, policy=policy, progress=False)
     seconds = time.monotonic() - start
-    after = _errors(audit(folder, keyring, policy=policy))
+    after = audit(folder, keyring, policy=policy).errors
     story.say(f"{count(len(done.changed), 'file')} of {done.bytes / 1e6:.1f} MB were encrypted in "
               f"{seconds:.1f} s. Their pages stay as they are and are not decoded, except those of "
               "tail numbers, for their new Bloom filters.")
@@ -43,7 +42,3 @@ def encrypt_and_audit(story: Story, flights: pa.Table, output: Path, keyring: Ke
     rows = read_table(folder, keyring, columns=["flight"], policy=policy).num_rows
     if rows != flights.num_rows:
         raise AssertionError(f"{rows} rows were read, but there are {flights.num_rows}")
-
-
-def _errors(result: AuditResult) -> int:
-    return sum(one.severity == "error" for one in result.findings)
