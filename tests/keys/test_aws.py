@@ -2,6 +2,7 @@
 
 import base64
 import logging
+import re
 from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -145,6 +146,36 @@ def test_what_a_call_sends(proxy):
           "Plaintext": base64.b64encode(KEY).decode()}),
         ("POST", "TrentService.Decrypt",
          {"KeyId": "alias/footer", "EncryptionContext": context, "CiphertextBlob": wrapped})]
+
+
+def test_requests_have_the_shape_and_the_limits_that_aws_publishes(proxy, keys):
+    """Neither boto3 nor moto checks maximum lengths and patterns."""
+    kms = client(proxy)
+    for name in (ALIASES[0], keys[ALIASES[0]]["arn"]):
+        kms.unwrap_key(kms.wrap_key(bytes(32), name), name)
+    model = boto3.client("kms", region_name=REGION).meta.service_model
+    asked = [request for request in proxy.requests
+             if request.headers.get("X-Amz-Target", "").startswith("TrentService.")]
+    assert len(asked) == 4
+    for request in asked:
+        action = request.headers["X-Amz-Target"].partition(".")[2]
+        _check_shape(model.operation_model(action).input_shape, request.json)
+
+
+def _check_shape(shape, value):
+    if shape.type_name == "structure":
+        assert set(shape.required_members) <= value.keys() <= shape.members.keys()
+        for name, member in value.items():
+            _check_shape(shape.members[name], member)
+    elif shape.type_name == "map":
+        for name, member in value.items():
+            _check_shape(shape.key, name)
+            _check_shape(shape.value, member)
+    else:
+        assert shape.type_name in ("string", "blob")
+        size = len(base64.b64decode(value) if shape.type_name == "blob" else value)
+        assert shape.metadata.get("min", 0) <= size <= shape.metadata.get("max", size)
+        assert re.fullmatch(shape.metadata.get("pattern", ".*"), value)
 
 
 def test_the_name_is_bound(moto, keys):

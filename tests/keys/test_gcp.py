@@ -96,6 +96,18 @@ def test_what_a_call_sends(cloud):
     assert {request.json["additionalAuthenticatedData"] for request in cloud.requests} == {aad}
 
 
+def test_requests_and_responses_have_the_shape_that_google_publishes(cloud):
+    """Fields that the published messages do not have, or values of another type, are errors."""
+    from google.cloud import kms_v1
+    kms = client(cloud)
+    kms.unwrap_key(kms.wrap_key(KEY, "footer"), "footer")
+    for request, name in zip(cloud.requests, ("Encrypt", "Decrypt"), strict=True):
+        sent = getattr(kms_v1, f"{name}Request").from_json(request.body)
+        assert sent.additional_authenticated_data == b"footer"
+        answer = cloud._respond(request)[2]
+        assert getattr(kms_v1, f"{name}Response").from_json(answer)
+
+
 def test_keys_of_older_versions_open(cloud):
     kms = client(cloud)
     first = kms.wrap_key(KEY, "footer")
