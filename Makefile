@@ -5,7 +5,7 @@
 # make test-build: build the kernels and the package, and check what a release needs
 # make test-all: every test, including redundant combinations
 # make test-peers: fetch Iceberg, Delta Lake, arrow-rs and others, and run their tests
-# make test-servers: build MinIO, Azurite and Vault, and run the tests of stores and KMS with them;
+# make test-servers: build MinIO, Vault and others, and run the tests of stores and KMS with them;
 #             some of it with make test-servers NAMES="minio"
 # make soak: try at random, for a long time, what must never happen
 # make coverage: which branches of the core its tests execute

@@ -31,6 +31,8 @@ from secure_bloom.storage.files import make_folder, write_file
 from secure_bloom.storage.local_files import temporary_target
 from secure_bloom.storage.local_listing import folder_expected, list_folder, with_valid_names
 from secure_bloom.storage.small_files import open_small, read_constant
+from secure_bloom.storage.versions import without_subtree
+from secure_bloom.storage.visibility import relative_path
 
 INDEX = "_index"
 MANIFEST = ".manifest"  #: suffix of manifests
@@ -294,15 +296,18 @@ def _joined(files: list[ReadAt], sizes: list[int]) -> ReadAt:
 def indexed_columns(filesystem: pa_fs.FileSystem, table: str) -> list[str]:
     """Return the columns that have a folder below ``_index``, sorted."""
     path = posixpath.join(table, INDEX)
-    selector = pa_fs.FileSelector(path, allow_not_found=True)
+    # Of Google Cloud Storage, pyarrow lists files, and no folders above them.
+    is_flat = without_subtree(filesystem, path)[0].type_name == "gcs"
+    selector = pa_fs.FileSelector(path, allow_not_found=True, recursive=is_flat)
     try:
         found = filesystem.get_file_info(selector)
     except OSError:
         if filesystem.get_file_info(path).type == pa_fs.FileType.Directory:
             raise
         return []  # what is there is a file, or a link to itself
-    return sorted(unquote(info.base_name) for info in with_valid_names(found)
-                  if info.type == pa_fs.FileType.Directory)
+    names = [(relative_path(info.path, path), info.is_file) for info in with_valid_names(found)]
+    return sorted({unquote(name.partition("/")[0]) for name, is_file in names
+                   if "/" in name or not is_file})
 
 
 def folder_name(column: str) -> str:

@@ -4,6 +4,7 @@
 import uuid
 
 import pyarrow as pa
+import pyarrow.fs as pa_fs
 import pytest
 
 import secure_bloom
@@ -65,6 +66,25 @@ def test_verify_on_a_store(on_s3):
     filesystem, where = on_s3
     result = Index.open(where, KMS, filesystem=filesystem).verify(integrity=True)
     assert result.ok and (result.segments, result.compared, result.identified) == (2, 3, 3)
+
+
+class Flat(Objects):
+    """Lists no folders, as pyarrow's filesystem of Google Cloud Storage."""
+
+    type_name = "gcs"
+
+    def get_file_info(self, what):
+        found = super().get_file_info(what)
+        is_listing = isinstance(what, pa_fs.FileSelector)
+        return [info for info in found if info.is_file] if is_listing else found
+
+
+def test_an_index_is_found_where_folders_are_not_listed():
+    filesystem, where = Flat(new_objects()), f"{BUCKET}/t"
+    write(f"{where}/0.parquet", ["v0"], filesystem=filesystem)
+    build(where, "ssn", KMS, filesystem=filesystem)
+    index = Index.open(where, KMS, filesystem=filesystem)
+    assert index.lookup("ssn", "v0").row_groups == [{"0.parquet": [0]}]
 
 
 def test_reads_of_one_lookup(tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ class Azurite(ServerProcess):
     """A server with one container. pyarrow is its client."""
 
     version = f"Azurite {_VERSION}"
-    tests = ("tests/servers/test_azurite.py",)
+    tests = ("tests/servers/test_table.py",)
     filesystem_class = pa_fs.AzureFileSystem
 
     def __init__(self) -> None:

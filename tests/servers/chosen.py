@@ -17,6 +17,7 @@ from tests.servers.building import NotBuilt
 #: name -> module and class
 SERVERS = {"minio": ("tests.servers.minio", "Minio"),
            "azurite": ("tests.servers.azurite", "Azurite"),
+           "gcs": ("tests.servers.gcs", "Gcs"),
            "vault": ("tests.servers.vault", "Vault")}
 #: fixture -> of its parameters the one in whose place the server comes
 _PLACES = {"store": "objects", "on_s3": "s3", "filesystem": "server"}

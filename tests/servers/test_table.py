@@ -1,6 +1,6 @@
-"""A table in Azure's blobs, without a hierarchical namespace: pyarrow can move nothing there.
+"""A table in a store that is not S3: all that is done with it.
 
-Some deletions take pyarrow seven seconds with this server, so there is one test of everything.
+It is one test, because with Azurite, some deletions take pyarrow seven seconds.
 """
 
 import uuid
@@ -17,7 +17,7 @@ from tests.storage.stores import later_jobs, server_store
 
 def test_a_table_is_written_found_indexed_erased_and_overwritten(s3, monkeypatch):
     if chosen.name not in ("azurite", "gcs"):
-        pytest.skip("it runs with --server azurite")
+        pytest.skip("it runs with --server azurite, and gcs")
     store = server_store(s3, uuid.uuid4().hex)
     options = {"filesystem": store.filesystem}
     for first in (0, 10):
