@@ -68,6 +68,17 @@ spark.conf.unset("spark.datasource.secure_parquet.policy")
 secure_bloom.spark.register(spark)
 refused(days, "the data source does not see")  # perhaps the session is in dynamic mode
 days(partitionOverwriteMode="static")
+table = f"path '{folder}-table', plaintext 'true', partition_by 'day'"
+spark.sql(f"create table t (id bigint, day bigint) using secure_parquet partitioned by (day) "
+          f"location '{folder}-table'")
+for rows in ("(1, 1), (2, 2)", "(3, 2)"):
+    spark.sql(f"insert overwrite t with ({table}, partitionOverwriteMode 'dynamic') "
+              f"values {rows}").collect()
+found = spark.sql(f"select * from t with (path '{folder}-table')").collect()
+assert sorted(found) == [(1, 1), (3, 2)], found
+refused(lambda: spark.sql(f"insert into t with ({table}) partition (day = 3) select 3"),
+        "PARTITION clause cannot contain")
+spark.sql("drop table t")
 spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
 secure_bloom.spark.write(spark.range(10, 13).selectExpr("id", "1L day"), folder + "-days",
                          mode="overwrite", plaintext=True, partition_by="day")
