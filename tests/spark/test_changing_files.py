@@ -51,6 +51,16 @@ def test_a_task_refuses_another_version_than_was_planned(tmp_path, path):
     assert rows(*planned(tmp_path / path)) == [3, 4, 1, 2]
 
 
+def test_a_file_from_before_1970_is_not_taken_for_one_that_has_changed(tmp_path):
+    put(tmp_path / "a.parquet", [1])
+    os.utime(tmp_path / "a.parquet", (-5, -5))
+    reader, tasks = planned(tmp_path)
+    assert rows(reader, tasks) == [1]
+    os.utime(tmp_path / "a.parquet", (-6, -6))
+    with pytest.raises(ChangedMeanwhileError):
+        rows(reader, tasks)
+
+
 def test_a_task_refuses_a_file_that_is_gone(tmp_path):
     put(tmp_path / "a.parquet", [1])
     reader, tasks = planned(tmp_path)

@@ -107,7 +107,7 @@ class Folder:
 
     def _listed(self, info: pa_fs.FileInfo, values: tuple[str | None, ...] = ()) -> DataFile:
         found = stamp(self.filesystem, info)
-        mtime_ns = None if found.mtime_ns < 0 else found.mtime_ns
+        mtime_ns = None if info.mtime_ns is None else found.mtime_ns
         return DataFile(info.path, found.size, values, mtime_ns, tag=found.tag)
 
     def listed_again(self, file: DataFile) -> DataFile | None:
