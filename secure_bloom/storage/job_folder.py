@@ -107,8 +107,7 @@ class JobFolder:
                          (COMMITTING, REPLACING,
                           *(f"{PENDING}/{name}" for name in pending - waiting)))
         else:  # in one call, which is cheap on an object store
-            with contextlib.suppress(FileNotFoundError):
-                self._delete_folder(f"{self.staging}/{PENDING}")
+            self._delete_folder(f"{self.staging}/{PENDING}")
         # Not even a power cut may leave STARTED without COMMITTED: the job would be rolled back.
         self._sync_if_present([self.staging])
         self.remove_marker(COMMITTED)  # last: without it a published file still pending is hidden
@@ -207,7 +206,14 @@ class JobFolder:
                 self.sync([folder])
 
     def _delete_folder(self, path: str) -> None:
-        inside.delete_folder(self.filesystem, self.table, path)
+        """Delete a folder, if it exists."""
+        try:
+            inside.delete_folder(self.filesystem, self.table, path)
+        except FileNotFoundError:
+            pass
+        except OSError:  # pyarrow's filesystem of Google Cloud Storage does not report the cause
+            if self.exists(path):
+                raise
 
     def _delete(self, paths: Iterable[str]) -> list[bool]:
         with ThreadPoolExecutor(_AT_ONCE) as pool:  # each request to an object store is slow

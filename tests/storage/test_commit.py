@@ -5,6 +5,7 @@ import gc
 import logging
 import os
 import pickle
+import shutil
 import uuid
 
 import pyarrow as pa
@@ -491,6 +492,21 @@ def test_a_store_that_cannot_move_files_copies_them(tmp_path):
     store.write(2, overwrite=True)
     assert store.values() == store.all_values() == [2]
     assert not [name for name in store.names() if name.endswith(".tmp")] and not store.staged()
+
+
+def test_a_missing_folder_is_no_error_whatever_a_store_calls_it(tmp_path):
+    """Google Cloud Storage in pyarrow raises no FileNotFoundError."""
+    store = coarse_store(tmp_path / "t")
+    handler = store.filesystem.handler
+
+    def delete_dir(path):
+        if not os.path.isdir(path):
+            raise OSError(f"No such directory: {path}")
+        shutil.rmtree(path)
+
+    handler.delete_dir = delete_dir
+    store.write()  # there is no folder of files that are pending
+    assert store.has_success() and store.staged() == []
 
 
 @pytest.mark.parametrize(("base", "folder"), [
