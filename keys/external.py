@@ -30,7 +30,7 @@ from secure_bloom.storage.files import (
 )
 from secure_bloom.storage.rewrite import Rewrite
 from secure_bloom.storage.small_files import MAX_RECORD, check_size, parse_json, read_small
-from secure_bloom.storage.visibility import material_path
+from secure_bloom.storage.table_names import material_path
 
 FOOTER_KEY = "footerKey"
 

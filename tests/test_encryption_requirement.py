@@ -36,7 +36,7 @@ from secure_bloom.keys import InMemoryKms, Keyring
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.policy.requirement import parse_required
 from secure_bloom.reading.open_file import OpenFile
-from secure_bloom.storage.visibility import material_path
+from secure_bloom.storage.table_names import material_path
 from secure_bloom.verify.measure import ColumnHashes
 from tests.forging import (
     plaintext_file,

@@ -31,7 +31,8 @@ from secure_bloom.storage.inside import check_below
 from secure_bloom.storage.leftovers import remove_leftovers_of
 from secure_bloom.storage.many_files import Advance, ManyFiles, result_on_error
 from secure_bloom.storage.rewrite import Rewrite
-from secure_bloom.storage.visibility import material_path, parquet_files
+from secure_bloom.storage.table_names import material_path
+from secure_bloom.storage.visibility import parquet_files
 
 _FILES_AT_ONCE = 4
 

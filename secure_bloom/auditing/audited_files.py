@@ -14,8 +14,8 @@ from secure_bloom.auditing.result import AuditResult, FileAudit
 from secure_bloom.findings import Finding
 from secure_bloom.policy.policy import Policy
 from secure_bloom.policy.violations import UNENCRYPTED
+from secure_bloom.storage.table_names import relative_path
 from secure_bloom.storage.versions import without_subtree
-from secure_bloom.storage.visibility import relative_path
 
 AuditFiles: TypeAlias = Callable[[Sequence[str]], list[FileAudit]]
 

@@ -22,7 +22,7 @@ from secure_bloom.auditing.table_audit import OTHER_PARTITIONS, AuditedTable, Ta
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.storage.many_files import each_file
 from secure_bloom.storage.table_formats import is_deletion_vector
-from secure_bloom.storage.visibility import is_hidden
+from secure_bloom.storage.table_names import is_hidden
 
 _CHANGES = "_change_data"
 _LAST = "_last_checkpoint"  # repeats actions of a checkpoint of version 2

@@ -28,7 +28,7 @@ from secure_bloom.auditing.table_audit import OTHER_PARTITIONS, AuditedTable, Ta
 from secure_bloom.display import count
 from secure_bloom.keys.iceberg import MASTER_KEY
 from secure_bloom.storage.table_formats import ICEBERG_METADATA, iceberg_tables_below
-from secure_bloom.storage.visibility import is_hidden
+from secure_bloom.storage.table_names import is_hidden
 
 _MESSAGES = {
     BOUNDS: "the lower and upper bounds of the column are in manifests that are not encrypted",

@@ -10,8 +10,8 @@ from secure_bloom.auditing.table_audit import OTHER_PARTITIONS, TableAudit
 from secure_bloom.display import count
 from secure_bloom.policy.rules import folded
 from secure_bloom.policy.violations import UNENCRYPTED
+from secure_bloom.storage.table_names import relative_path, table_of
 from secure_bloom.storage.versions import without_subtree
-from secure_bloom.storage.visibility import relative_path, table_of
 
 
 class PlainFolder(TableAudit):

@@ -31,8 +31,8 @@ from secure_bloom.errors import (
 from secure_bloom.findings import Finding
 from secure_bloom.policy.rules import folded
 from secure_bloom.policy.violations import UNENCRYPTED
+from secure_bloom.storage.table_names import is_hidden
 from secure_bloom.storage.versions import without_subtree
-from secure_bloom.storage.visibility import is_hidden
 
 _Content = TypeVar("_Content")
 

@@ -33,7 +33,7 @@ from secure_bloom.policy.writing import (
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import FilePath, FileTarget
-from secure_bloom.storage.visibility import relative_path
+from secure_bloom.storage.table_names import relative_path
 from secure_bloom.writer import ParquetWriter
 
 

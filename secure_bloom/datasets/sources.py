@@ -20,14 +20,8 @@ from secure_bloom.keys.retrieval import OpenKeys
 from secure_bloom.storage.files import FilePath, is_path, resolve
 from secure_bloom.storage.locations import MAGIC, as_uri, is_pattern
 from secure_bloom.storage.table_formats import check_readable
-from secure_bloom.storage.visibility import (
-    Check,
-    data_files,
-    files_below,
-    is_hidden,
-    relative_path,
-    table_of,
-)
+from secure_bloom.storage.table_names import is_hidden, relative_path, table_of
+from secure_bloom.storage.visibility import Check, data_files, files_below
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc

@@ -32,8 +32,9 @@ from secure_bloom.policy.requirement import Requirement
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.leftovers import remove_leftovers_of
 from secure_bloom.storage.local_files import remove_checksum
+from secure_bloom.storage.table_names import STAGING, table_of
 from secure_bloom.storage.threads import in_order
-from secure_bloom.storage.visibility import STAGING, parquet_files, table_of
+from secure_bloom.storage.visibility import parquet_files
 
 Result = TypeVar("Result")
 

@@ -22,8 +22,8 @@ from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.summary import StagedFile
+from secure_bloom.storage.table_names import material_path, relative_path
 from secure_bloom.storage.versions import FileVersion
-from secure_bloom.storage.visibility import material_path, relative_path
 
 _BLOCK = 8 * 1024 * 1024  # bytes that are hashed at a time
 

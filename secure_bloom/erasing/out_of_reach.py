@@ -11,8 +11,9 @@ from secure_bloom.display import count
 from secure_bloom.erasing.matching import ErasedValues
 from secure_bloom.erasing.result import ErasedFile
 from secure_bloom.storage.hive_partitioning import partition_values
+from secure_bloom.storage.table_names import STAGING, relative_path, table_of
 from secure_bloom.storage.unpublished import unpublished_files
-from secure_bloom.storage.visibility import STAGING, parquet_files, relative_path, table_of
+from secure_bloom.storage.visibility import parquet_files
 
 
 def unpublished(filesystem: pa_fs.FileSystem, folder: str) -> list[str]:

@@ -18,8 +18,8 @@ from secure_bloom.storage.files import Source
 from secure_bloom.storage.inside import check_inside, delete_file
 from secure_bloom.storage.local_files import remove_checksum
 from secure_bloom.storage.summary_files import summaries_of
+from secure_bloom.storage.table_names import table_of
 from secure_bloom.storage.versions import local_path
-from secure_bloom.storage.visibility import table_of
 
 
 class Summaries(NamedTuple):

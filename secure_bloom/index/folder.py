@@ -31,8 +31,8 @@ from secure_bloom.storage.files import make_folder, write_file
 from secure_bloom.storage.local_files import temporary_target
 from secure_bloom.storage.local_listing import folder_expected, list_folder, with_valid_names
 from secure_bloom.storage.small_files import open_small, read_constant
+from secure_bloom.storage.table_names import relative_path
 from secure_bloom.storage.versions import without_subtree
-from secure_bloom.storage.visibility import relative_path
 
 INDEX = "_index"
 MANIFEST = ".manifest"  #: suffix of manifests

@@ -39,7 +39,8 @@ from secure_bloom.pruning.value_list import ValueList
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.probes import ValueHashes, value_hashes
-from secure_bloom.storage.visibility import Check, table_of
+from secure_bloom.storage.table_names import table_of
+from secure_bloom.storage.visibility import Check
 
 #: whether readers use the indexes of a table: if they can, never, or with an error if they cannot
 IndexUse: TypeAlias = Literal["auto", "off", "require"]

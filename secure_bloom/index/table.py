@@ -12,15 +12,8 @@ from secure_bloom.index.column_index import ColumnIndex
 from secure_bloom.index.stamps import Stamp, stamps
 from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.small_files import MAX_MARKER, read_small
-from secure_bloom.storage.visibility import (
-    GENERATION,
-    STAGING,
-    Check,
-    files_below,
-    relative_path,
-    table_of,
-    visible_files,
-)
+from secure_bloom.storage.table_names import GENERATION, STAGING, relative_path, table_of
+from secure_bloom.storage.visibility import Check, files_below, visible_files
 
 
 class Table(NamedTuple):

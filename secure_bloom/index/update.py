@@ -34,7 +34,7 @@ from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.many_files import Advance, ManyFiles
 from secure_bloom.storage.table_formats import ICEBERG_DATA, table_below
-from secure_bloom.storage.visibility import job_of
+from secure_bloom.storage.table_names import job_of
 
 #: how a new index is encrypted: with the column's own master key, or not at all
 IndexEncryption: TypeAlias = Literal["column"] | None

@@ -18,7 +18,7 @@ from secure_bloom.storage.table_formats import (
     local_folders_above,
     table_below,
 )
-from secure_bloom.storage.visibility import relative_path
+from secure_bloom.storage.table_names import relative_path
 
 #: how Spark writes all files of a table again, by its kind
 _REWRITES = {

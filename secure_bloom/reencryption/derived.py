@@ -20,7 +20,8 @@ from secure_bloom.index.replacing import replace_index
 from secure_bloom.index.rotation import update_rotated
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.reencryption.result import ReencryptResult
-from secure_bloom.storage.visibility import files_below, table_of
+from secure_bloom.storage.table_names import table_of
+from secure_bloom.storage.visibility import files_below
 
 
 def update_derived(filesystem: pa_fs.FileSystem, path: str, done: ReencryptResult,

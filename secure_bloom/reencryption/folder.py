@@ -22,7 +22,8 @@ from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.inside import check_below, check_inside
 from secure_bloom.storage.leftovers import remove_leftovers_of
 from secure_bloom.storage.many_files import ManyFiles, result_on_error
-from secure_bloom.storage.visibility import parquet_files, relative_path
+from secure_bloom.storage.table_names import relative_path
+from secure_bloom.storage.visibility import parquet_files
 
 _COPIES = ("copies of the old files: backups, versions of objects, snapshots of volumes, and "
            "freed blocks of the disk")

@@ -28,7 +28,7 @@ from secure_bloom.reencryption.target import (
 from secure_bloom.sbbf.options import BloomFilterOptions
 from secure_bloom.storage.files import make_folder
 from secure_bloom.storage.rewrite import Kept, Rewrite
-from secure_bloom.storage.visibility import material_path
+from secure_bloom.storage.table_names import material_path
 
 Advance: TypeAlias = Callable[[float], None]
 

@@ -25,7 +25,8 @@ from secure_bloom.spark.options.options import locate
 from secure_bloom.spark.tasks import run_tasks
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import FilePath
-from secure_bloom.storage.visibility import parquet_files, table_of
+from secure_bloom.storage.table_names import table_of
+from secure_bloom.storage.visibility import parquet_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,17 +25,8 @@ from secure_bloom.storage.small_files import (
     parse_json,
     read_small,
 )
-from secure_bloom.storage.visibility import (
-    COMMITTED,
-    MAX_VALUES,
-    STAGING,
-    STARTED,
-    files_below,
-    is_job_id,
-    read_jobs,
-    relative_path,
-    table_of,
-)
+from secure_bloom.storage.table_names import STAGING, is_job_id, relative_path, table_of
+from secure_bloom.storage.visibility import COMMITTED, MAX_VALUES, STARTED, files_below, read_jobs
 
 _TAKEN = ("another job replaces the same files or partitions, or died while it did; run the job "
           "again")

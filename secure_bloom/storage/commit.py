@@ -63,18 +63,15 @@ from secure_bloom.storage.processes import this_process
 from secure_bloom.storage.replacing import ReplacingJob
 from secure_bloom.storage.small_files import MAX_RECORD, read_unlinked
 from secure_bloom.storage.summary import CommitSummary, FilterTotals, StagedFile
+from secure_bloom.storage.table_names import SUCCESS, material_path, new_name, relative_path
 from secure_bloom.storage.versions import FileVersion
 from secure_bloom.storage.visibility import (
     COMMITTED,
     GIVEN_UP,
     PENDING,
     STARTED,
-    SUCCESS,
     CommitRecord,
     files_below,
-    material_path,
-    new_name,
-    relative_path,
     signature,
 )
 

@@ -21,21 +21,23 @@ from secure_bloom.storage.local_files import is_temporary
 from secure_bloom.storage.local_listing import list_folder
 from secure_bloom.storage.processes import is_dead
 from secure_bloom.storage.small_files import MAX_MARKER, read_small
+from secure_bloom.storage.table_names import (
+    GENERATION,
+    STAGING,
+    SUCCESS,
+    is_job_id,
+    material_path,
+    relative_path,
+)
 from secure_bloom.storage.versions import open_regular
 from secure_bloom.storage.visibility import (
     COMMITTED,
-    GENERATION,
     GIVEN_UP,
-    STAGING,
     STARTED,
-    SUCCESS,
     CommitRecord,
     JobState,
     files_below,
-    is_job_id,
-    material_path,
     read_jobs,
-    relative_path,
 )
 
 STALE_AFTER = timedelta(hours=24)  # a live job writes something within this time

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from secure_bloom.errors import ColumnError, UnsupportedError
-from secure_bloom.storage.visibility import relative_path
+from secure_bloom.storage.table_names import relative_path
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 NULL_IS_RESERVED = f"the string {NULL} means null in a folder name; change the value"

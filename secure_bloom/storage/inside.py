@@ -18,8 +18,8 @@ from contextlib import contextmanager
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import UnsupportedError
+from secure_bloom.storage.table_names import relative_path, table_of
 from secure_bloom.storage.versions import local_path, without_subtree
-from secure_bloom.storage.visibility import relative_path, table_of
 
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

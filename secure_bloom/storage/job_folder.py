@@ -14,19 +14,16 @@ import pyarrow.fs as pa_fs
 from secure_bloom.storage import inside
 from secure_bloom.storage.files import make_folder, write_file
 from secure_bloom.storage.local_files import sync_file, sync_folder
-from secure_bloom.storage.versions import local_path
-from secure_bloom.storage.visibility import (
-    COMMITTED,
+from secure_bloom.storage.table_names import (
     GENERATION,
-    PENDING,
     STAGING,
-    STARTED,
-    files_below,
     job_of,
     material_path,
     relative_path,
     table_of,
 )
+from secure_bloom.storage.versions import local_path
+from secure_bloom.storage.visibility import COMMITTED, PENDING, STARTED, files_below
 
 COMMITTING = "committing"  # files without a marker of their own may be at their final paths
 PROCESS = "process"  #: the process that alone may commit the job, see ``storage/processes.py``

@@ -19,8 +19,9 @@ from secure_bloom.storage.local_files import wait_for_rewrites
 from secure_bloom.storage.processes import this_process
 from secure_bloom.storage.summary import StagedFile
 from secure_bloom.storage.table_formats import find_table
+from secure_bloom.storage.table_names import relative_path
 from secure_bloom.storage.versions import FileVersion
-from secure_bloom.storage.visibility import data_files, relative_path, signature, visible_files
+from secure_bloom.storage.visibility import data_files, signature, visible_files
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.display import Result, count, names, shown
 from secure_bloom.errors import FormatError
 from secure_bloom.storage.small_files import MAX_MARKER, parse_json, read_small
-from secure_bloom.storage.visibility import SUCCESS
+from secure_bloom.storage.table_names import SUCCESS
 
 
 @dataclass(frozen=True, repr=False)

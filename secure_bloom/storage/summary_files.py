@@ -11,7 +11,8 @@ from collections.abc import Iterable
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.storage.visibility import files_below, is_hidden, table_of
+from secure_bloom.storage.table_names import is_hidden, table_of
+from secure_bloom.storage.visibility import files_below
 
 SUMMARY_NAMES = ("_metadata", "_common_metadata")
 

@@ -16,7 +16,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.storage.local_listing import with_valid_names
-from secure_bloom.storage.visibility import is_hidden, table_of
+from secure_bloom.storage.table_names import is_hidden, table_of
 
 _LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi",
          "_spark_metadata": "Spark Structured Streaming"}

@@ -6,15 +6,8 @@ from collections.abc import Iterable
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.storage.visibility import (
-    PENDING,
-    is_hidden,
-    job_of,
-    relative_path,
-    staged_files,
-    table_of,
-    visible_files,
-)
+from secure_bloom.storage.table_names import is_hidden, job_of, relative_path, table_of
+from secure_bloom.storage.visibility import PENDING, staged_files, visible_files
 
 
 def unpublished_files(filesystem: pa_fs.FileSystem, folder: str) -> list[str]:

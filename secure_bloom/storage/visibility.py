@@ -19,12 +19,10 @@ which the markers are written and removed is described in ``storage/commit.py``.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import posixpath
 import re
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -47,16 +45,19 @@ from secure_bloom.storage.small_files import (
     read_constant,
     read_small,
 )
+from secure_bloom.storage.table_names import (
+    GENERATION,
+    STAGING,
+    is_hidden,
+    is_job_id,
+    job_of,
+    relative_path,
+    table_of,
+)
 from secure_bloom.storage.versions import FileVersion, local_path, without_subtree
 
-STAGING = "_staging"
-SUCCESS = "_SUCCESS"
 STARTED, PENDING, COMMITTED, GIVEN_UP = "started", "pending", "committed", "given_up"
-GENERATION = "generation"
-KEY_MATERIAL = "_KEY_MATERIAL_FOR_"  #: prefix of the names of key material files
 
-_FILE_NAME = re.compile(r"part-\d+-([0-9a-f]{32})-([0-9a-f]{32})\.parquet")
-_LINEAGE = 16  # hex digits
 _TRIES = 100
 #: lists and commas in all commit records of a table: a million replaced files
 MAX_VALUES = 1_000_010, 2_000_010
@@ -159,54 +160,6 @@ class JobState:
         if self.record is not None:
             return path not in self.record.visible
         return self.started or path in self.pending
-
-
-def new_name(partition: int, job: str, replaced: str = "") -> str:
-    """Return a name for a data file that no other attempt uses.
-
-    ``replaced`` is the path of the file of which it is a new version, whose lineage it has.
-    """
-    number = uuid.uuid4().hex
-    if replaced:
-        number = lineage(replaced) + number[_LINEAGE:]
-    return f"part-{partition:05d}-{job}-{number}.parquet"
-
-
-def job_of(path: str) -> str | None:
-    """Return the id of the job that wrote a file, from the file's name."""
-    match = _FILE_NAME.fullmatch(posixpath.basename(path))
-    return match[1] if match else None
-
-
-def lineage(path: str) -> str:
-    """Return what the names of a file and of its later versions have in common, as hex digits.
-
-    Most changes keep the name. An erasure does not: it is a job with files of its own.
-    """
-    name = posixpath.basename(path)
-    match = _FILE_NAME.fullmatch(name)
-    return match[2][:_LINEAGE] if match else \
-        hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=_LINEAGE // 2) \
-        .hexdigest()
-
-
-def is_job_id(name: str) -> bool:
-    """Whether a name is that of a job's folder in ``_staging``."""
-    return re.fullmatch(r"[0-9a-f]{32}", name) is not None
-
-
-def material_path(path: str) -> str:
-    """Return the path of the key material file of a Parquet file."""
-    folder, name = posixpath.split(path)
-    return posixpath.join(folder, f"{KEY_MATERIAL}{name}.json")
-
-
-def table_of(folder: str) -> str:
-    """Return the folder above all partition folders (``name=value``) at the end of a path."""
-    folder = folder.rstrip("/")
-    while "=" in posixpath.basename(folder)[1:]:
-        folder = posixpath.dirname(folder)
-    return folder or "/"
 
 
 def data_files(filesystem: pa_fs.FileSystem, folder: str, check: Check | None = None) -> list[str]:
@@ -409,14 +362,6 @@ def _below_subtree(base: pa_fs.FileSystem, folder: str, prefix: str, allow_not_f
     return found
 
 
-def relative_path(path: str, folder: str) -> str:
-    """Return the path of a file relative to the folder that it is in.
-
-    A filesystem may list ``t/f`` in folder ``/t``: a SubTreeFileSystem omits the first slash.
-    """
-    return path.lstrip("/").removeprefix(folder.strip("/")).lstrip("/")
-
-
 def staged_files(filesystem: pa_fs.FileSystem, table: str) -> dict[str, pa_fs.FileInfo]:
     """Return the files in ``_staging`` of a table, by their paths relative to it."""
     return files_below(filesystem, posixpath.join(table, STAGING), allow_not_found=True)
@@ -456,9 +401,3 @@ def _markers(staged: Mapping[str, pa_fs.FileInfo]) -> set[str]:
     return {path for path in staged if path.endswith((f"/{STARTED}", f"/{COMMITTED}"))}
 
 
-def is_hidden(relative: str) -> bool:
-    """Whether the name of a file, or of a folder above it, hides it, from Spark's readers too."""
-    if relative[:1] not in "._" and "/_" not in relative and "/." not in relative:
-        return False  # as nearly all
-    return any(part.startswith((".", KEY_MATERIAL)) or (part.startswith("_") and "=" not in part)
-               for part in relative.split("/"))

@@ -8,7 +8,8 @@ import secure_bloom
 from secure_bloom import EncryptionConfiguration, erase
 from secure_bloom.index import Index, build, update
 from secure_bloom.keys.external import read_material
-from secure_bloom.storage.visibility import data_files, material_path
+from secure_bloom.storage.table_names import material_path
+from secure_bloom.storage.visibility import data_files
 from tests.erasing.helpers import KMS, numbers_in, ssn, write_people
 from tests.index.helpers import LOCAL, age, manifests_of, segments_of
 from tests.index.test_crashes import dies

@@ -10,7 +10,7 @@ from secure_bloom import erase, write_dataset
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.index import identity
 from secure_bloom.storage.commit import Job
-from secure_bloom.storage.visibility import job_of
+from secure_bloom.storage.table_names import job_of
 from tests.erasing.helpers import ENCRYPTION, KMS, numbers_in, people, ssn, write_people
 from tests.index.helpers import LOCAL
 from tests.index.planting import plant

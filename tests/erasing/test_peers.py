@@ -15,7 +15,7 @@ from secure_bloom import ExplicitKeys, ParquetFile, erase, verify_file
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.reading.open_file import OpenFile
-from secure_bloom.storage.visibility import material_path
+from secure_bloom.storage.table_names import material_path
 from tests.erasing.helpers import read_rows, rows_of
 from tests.maintain.test_peers import WRITERS, by_pyarrow_with_int96
 from tests.modes import MASTER_KEYS, MODES, mode

@@ -18,7 +18,7 @@ from secure_bloom.erasing import remaining
 from secure_bloom.erasing.encoding import encode_rows
 from secure_bloom.parquet import thrift
 from secure_bloom.reading.open_file import OpenFile
-from secure_bloom.storage.visibility import material_path
+from secure_bloom.storage.table_names import material_path
 from tests.erasing.helpers import KMS, of_chunk, of_file, read_rows, rows_of, sorting_columns
 from tests.modes import MODES, PLAINTEXT, Mode
 from tests.test_nested_tables import comparable, random_array, random_type

@@ -11,7 +11,8 @@ from secure_bloom.errors import ChangedMeanwhileError, CommitError
 from secure_bloom.index import build, update
 from secure_bloom.keys.external import read_material
 from secure_bloom.storage.commit import Job
-from secure_bloom.storage.visibility import data_files, material_path
+from secure_bloom.storage.table_names import material_path
+from secure_bloom.storage.visibility import data_files
 from tests.erasing.helpers import ENCRYPTION, KMS, people, ssn
 from tests.storage.s3 import BUCKET
 from tests.storage.stores import Faults, later_jobs, objects_store

@@ -32,7 +32,7 @@ from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.small_files import read_small
-from secure_bloom.storage.visibility import GENERATION, STAGING
+from secure_bloom.storage.table_names import GENERATION, STAGING
 from tests.index.helpers import INT64, KMS, LOCAL, build_segment, entry, folder_of, write
 
 KEY = IndexKey(b"k" * 32, b"i" * 16)

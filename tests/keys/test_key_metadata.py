@@ -30,7 +30,7 @@ from secure_bloom.keys import InMemoryKms, list_master_keys, rotate_master_keys
 from secure_bloom.keys.material import KeyMaterial, find_material
 from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.reading.open_file import OpenFile
-from secure_bloom.storage.visibility import material_path
+from secure_bloom.storage.table_names import material_path
 from tests.support import open_footer
 from tests.tiers import sweep_where
 

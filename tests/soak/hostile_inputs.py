@@ -35,7 +35,7 @@ from secure_bloom.parquet.header import decode_header, encode_header
 from secure_bloom.parquet.tail import split_tail
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.spark.options.row_filters import parse_filters
-from secure_bloom.storage.visibility import material_path
+from secure_bloom.storage.table_names import material_path
 from tests.modes import MASTER_KEYS, Mode
 
 _KMS = InMemoryKms(MASTER_KEYS)

@@ -9,7 +9,8 @@ from secure_bloom.keys.external import read_material
 from secure_bloom.spark import last_commit
 from secure_bloom.storage.batches import Batch, is_committed
 from secure_bloom.storage.files import write_file
-from secure_bloom.storage.visibility import data_files, material_path
+from secure_bloom.storage.table_names import material_path
+from secure_bloom.storage.visibility import data_files
 from tests.storage.objects import Objects
 from tests.storage.stores import objects_store
 

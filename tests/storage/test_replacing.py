@@ -16,13 +16,9 @@ from secure_bloom.storage.job_folder import COMMITTING, PROCESS, REPLACING, JobF
 from secure_bloom.storage.processes import is_dead, this_process
 from secure_bloom.storage.replacing import Partition
 from secure_bloom.storage.rewrite import Rewrite
+from secure_bloom.storage.table_names import material_path
 from secure_bloom.storage.versions import FileVersion
-from secure_bloom.storage.visibility import (
-    COMMITTED,
-    STARTED,
-    data_files,
-    material_path,
-)
+from secure_bloom.storage.visibility import COMMITTED, STARTED, data_files
 from tests.storage.fixtures import ON_SERVER
 
 

@@ -11,8 +11,9 @@ from secure_bloom.storage import small_files
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.job_folder import JobFolder
 from secure_bloom.storage.small_files import MAX_MARKER, parse_json, read_constant, read_small
+from secure_bloom.storage.table_names import GENERATION, STAGING
 from secure_bloom.storage.versions import open_stream
-from secure_bloom.storage.visibility import GENERATION, STAGING, visible_files
+from secure_bloom.storage.visibility import visible_files
 
 LOCAL = pa_fs.LocalFileSystem()
 

@@ -37,7 +37,7 @@ from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage import files, versions
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.rewrite import Rewrite
-from secure_bloom.storage.visibility import material_path
+from secure_bloom.storage.table_names import material_path
 from tests.counting import CountingHandler
 from tests.storage.objects import Objects, new_objects
 from tests.storage.s3 import BUCKET

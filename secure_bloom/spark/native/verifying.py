@@ -40,8 +40,9 @@ from secure_bloom.storage.files import resolve
 from secure_bloom.storage.hive_partitioning import partition_values
 from secure_bloom.storage.summary_files import SUMMARY_NAMES
 from secure_bloom.storage.table_formats import is_deletion_vector
+from secure_bloom.storage.table_names import is_hidden
 from secure_bloom.storage.versions import without_subtree
-from secure_bloom.storage.visibility import files_below, is_hidden
+from secure_bloom.storage.visibility import files_below
 from secure_bloom.verify.findings import new_finding
 
 if TYPE_CHECKING:

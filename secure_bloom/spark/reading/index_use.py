@@ -25,7 +25,7 @@ from secure_bloom.spark.reading.folder import Folder
 from secure_bloom.spark.reading.splits import DataFile
 from secure_bloom.spark.schema.calendar import is_old
 from secure_bloom.spark.schema.values import same_values
-from secure_bloom.storage.visibility import relative_path
+from secure_bloom.storage.table_names import relative_path
 
 
 class TypedPredicate(NamedTuple):

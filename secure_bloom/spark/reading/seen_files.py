@@ -9,7 +9,7 @@ noted is part of no position.
     <stream>/<number>-<id>.seen    every hundredth entry: identities of all files seen so far
 
 A file is known by its name, and by the name of which it is a new version: see
-:func:`.storage.visibility.lineage`. Times of files decide nothing here.
+:func:`.storage.table_names.lineage`. Times of files decide nothing here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.storage.files import make_folder, write_file
 from secure_bloom.storage.local_listing import list_folder
 from secure_bloom.storage.small_files import MAX_RECORD, check_names, parse_json, read_constant
-from secure_bloom.storage.visibility import lineage
+from secure_bloom.storage.table_names import lineage
 
 MAX_FILES = 100_000  #: of one batch
 

@@ -23,7 +23,7 @@ from secure_bloom.spark.reading.metrics import TaskReport, logger
 from secure_bloom.spark.reading.reader import SecureParquetReader
 from secure_bloom.spark.reading.seen_files import MAX_FILES, Position, SeenFiles, identity
 from secure_bloom.spark.reading.splits import DataFile, FileRange
-from secure_bloom.storage.visibility import job_of, relative_path
+from secure_bloom.storage.table_names import job_of, relative_path
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow

@@ -52,8 +52,8 @@ from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import FileTarget
 from secure_bloom.storage.hive_partitioning import Partitioner, check_same_columns
 from secure_bloom.storage.summary import StagedFile
+from secure_bloom.storage.table_names import relative_path
 from secure_bloom.storage.versions import without_subtree
-from secure_bloom.storage.visibility import relative_path
 from secure_bloom.writer import ParquetWriter
 
 

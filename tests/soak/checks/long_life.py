@@ -17,7 +17,7 @@ from secure_bloom.arrow.keys import PlaceholderKeys
 from secure_bloom.index import Index
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.material import KeyMaterial
-from secure_bloom.storage.visibility import material_path
+from secure_bloom.storage.table_names import material_path
 from tests.modes import MASTER_KEYS
 from tests.soak.check import Case, Check
 
