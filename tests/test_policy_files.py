@@ -24,7 +24,7 @@ from secure_bloom import (
 )
 from secure_bloom.arrow import encrypted_columns
 from secure_bloom.arrow.schema import parquet_leaves
-from secure_bloom.datasets.lookup import Search
+from secure_bloom.datasets.search import Search
 from secure_bloom.errors import AuthenticationError, PolicyError
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet import schema

@@ -27,7 +27,7 @@ from secure_bloom.cli.shared import (
 from secure_bloom.display import count, is_terminal
 
 if TYPE_CHECKING:
-    from secure_bloom.datasets.lookup import FailedFile
+    from secure_bloom.datasets.search import FailedFile
     from secure_bloom.index.planning import IndexUse
     from secure_bloom.keys.kms import KmsClient
     from secure_bloom.policy.requirement import Requirement
@@ -77,7 +77,7 @@ def find(ctx: click.Context, paths: tuple[str, ...], column: str, given: tuple[s
     were found in other files; 2: other errors.
     """
     from secure_bloom.cli.found_rows import PLACES, ROWS, FoundRows
-    from secure_bloom.datasets.lookup import Search
+    from secure_bloom.datasets.search import Search
     form = _format(output, form, of_files, only_count, as_json)
     if output is not None and not overwrite:
         _check_absent(output)

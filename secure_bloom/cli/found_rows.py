@@ -16,7 +16,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.cli.row_formats import Sink, formula_columns, json_rows, write_rows
 from secure_bloom.cli.shared import echo, print_json
-from secure_bloom.datasets.lookup import FailedFile, Search
+from secure_bloom.datasets.search import FailedFile, Search
 from secure_bloom.display import is_terminal, listed
 from secure_bloom.pruning.predicates import find_field
 from secure_bloom.sbbf.probes import parse_values

@@ -12,7 +12,7 @@ import click
 import pyarrow.fs as pa_fs
 
 from secure_bloom.cli.shared import UNREADABLE, echo, exit_code, progress
-from secure_bloom.datasets.lookup import FailedFile
+from secure_bloom.datasets.search import FailedFile
 from secure_bloom.datasets.sources import find_files
 from secure_bloom.display import is_terminal
 from secure_bloom.errors import SecureBloomError

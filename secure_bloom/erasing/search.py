@@ -14,9 +14,9 @@ import pyarrow.fs as pa_fs
 from secure_bloom.arrow.leaves import leaf_types
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.datasets.dataset_file import DatasetFile, OpenedFile
-from secure_bloom.datasets.lookup import Search
 from secure_bloom.datasets.report import BLOOM_FILTERS, READ, ScanReport, describe
 from secure_bloom.datasets.scan import Scan
+from secure_bloom.datasets.search import Search
 from secure_bloom.erasing.leftovers import erased_in_dictionaries
 from secure_bloom.erasing.matching import ErasedValues
 from secure_bloom.erasing.rows import RowReader

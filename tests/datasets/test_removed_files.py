@@ -3,7 +3,7 @@
 import pytest
 
 import secure_bloom
-from secure_bloom.datasets import lookup, sources
+from secure_bloom.datasets import search, sources
 from secure_bloom.errors import ChangedMeanwhileError
 from secure_bloom.index import build
 from tests.index.helpers import KMS, age, write
@@ -71,7 +71,7 @@ def test_a_file_that_the_caller_names_is_not_found(table, how):
 
 
 def test_a_file_that_is_removed_before_find_reads_its_rows(table, monkeypatch):
-    original, done = lookup.Search.rows, []
+    original, done = search.Search.rows, []
 
     def rows(search, values):
         if not done:
@@ -79,5 +79,5 @@ def test_a_file_that_is_removed_before_find_reads_its_rows(table, monkeypatch):
             (table / "0.parquet").unlink()
         return original(search, values)
 
-    monkeypatch.setattr(lookup.Search, "rows", rows)
+    monkeypatch.setattr(search.Search, "rows", rows)
     assert secure_bloom.find(table, "ssn", ["v1", "v0"], KMS)["ssn"].to_pylist() == ["v1"]

@@ -6,7 +6,7 @@ import pytest
 
 from secure_bloom.arrow import page_writer, views
 from secure_bloom.arrow.views import filtered
-from secure_bloom.datasets import lookup
+from secure_bloom.datasets import search as finding
 from secure_bloom.erasing import erasure, leftover_search, leftovers, rows, search, summaries
 from secure_bloom.index import compaction
 from secure_bloom.parquet import thrift
@@ -41,7 +41,7 @@ def _of_trusted_writers(file):
     [(rows, "compact_dictionaries", _as_they_are)],
     [(search, "erased_in_dictionaries", lambda *arguments: ([], 0))],
     [(leftover_search, "groups_with_removed", _none)],
-    [(lookup, "filtered_rows", lambda batch, mask, _: filtered(batch, mask))],
+    [(finding, "filtered_rows", lambda batch, mask, _: filtered(batch, mask))],
     [(compaction, "vacuum", _no_vacuum)],
     [(erasure, "remove_summaries", lambda *arguments: summaries.Summaries([], []))],
     [(thrift, "without_extensions", bytes)],

@@ -12,7 +12,7 @@ import secure_bloom
 from secure_bloom import ParquetFile, attach, strip
 from secure_bloom.cli.found_rows import ROWS, FoundRows
 from secure_bloom.cli.report import render_erasure
-from secure_bloom.datasets.lookup import Search
+from secure_bloom.datasets.search import Search
 from secure_bloom.erasing.page import render_page
 from secure_bloom.index import Index
 from secure_bloom.keys import InMemoryKms
