@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.display import count
+from secure_bloom.display import count, names
 from secure_bloom.erasing.matching import ErasedValues
 from secure_bloom.erasing.result import ErasedFile
 from secure_bloom.storage.hive_partitioning import partition_values
@@ -18,12 +18,17 @@ from secure_bloom.storage.visibility import parquet_files
 
 def unpublished(filesystem: pa_fs.FileSystem, folder: str) -> list[str]:
     """Return what is said of the files that readers do not see, and that were left alone."""
-    hidden = unpublished_files(filesystem, folder)
-    if not hidden:
-        return []
-    return [f"{count(len(hidden), 'file')} of jobs that have not ended: readers do not see them "
-            "yet, and they were left alone. Run it again when these jobs have ended; if none is "
-            f"running, see which files {table_of(folder)}/{STAGING} hides"]
+    hidden, temporary = unpublished_files(filesystem, folder)
+    said = []  # without the names of folders, which may have values
+    if hidden:
+        said.append(f"{count(len(hidden), 'file')} of jobs that have not ended: readers do not see "
+                    "them yet, and they were left alone. Run it again when these jobs have ended; "
+                    f"if none is running, see which files {table_of(folder)}/{STAGING} hides")
+    if temporary:
+        said.append(f"{count(len(temporary), 'temporary file')} that processes are writing, or "
+                    "that killed ones have left: run it again when they have ended; if none is "
+                    f"running, delete {names(map(posixpath.basename, temporary))}")
+    return said
 
 
 def names_of_folders(filesystem: pa_fs.FileSystem, folder: str, erased: ErasedValues,

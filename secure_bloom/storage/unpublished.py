@@ -1,20 +1,37 @@
-"""Data files that readers do not see, because of jobs that have not ended."""
+"""Data files that readers do not see: of jobs that have not ended, or not complete."""
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import pyarrow.fs as pa_fs
 
+from secure_bloom.storage.local_files import temporary_target
 from secure_bloom.storage.table_names import is_hidden, job_of, relative_path, table_of
 from secure_bloom.storage.visibility import PENDING, staged_files, visible_files
 
+_DATA = re.compile(r".*\.parquet|[0-9a-f]{32}", re.DOTALL)  # a long name is hashed
 
-def unpublished_files(filesystem: pa_fs.FileSystem, folder: str) -> list[str]:
-    """Return the files of a folder that markers hide, and those that wait in ``_staging``, sorted.
 
-    Their paths are relative to the table. Anyone who can write to the table may have put the
-    markers there. Raises the errors of :func:`.visible_files`.
+class Unpublished(NamedTuple):
+    """Files that readers do not see, sorted; their paths are relative to the table.
+
+    ``of_jobs`` are hidden by markers, which anyone who can write to the table may have put there,
+    or wait in ``_staging``. ``temporary`` are being written under another name, or were left there
+    by a process that was killed.
+    """
+
+    of_jobs: list[str]
+    temporary: list[str]
+
+
+def unpublished_files(filesystem: pa_fs.FileSystem, folder: str) -> Unpublished:
+    """Return the files of a folder that are not visible.
+
+    Raises the errors of :func:`.visible_files`.
     """
     below: set[str] = set()
 
@@ -31,4 +48,10 @@ def unpublished_files(filesystem: pa_fs.FileSystem, folder: str) -> list[str]:
         name = path.partition("/")[2]
         if not name.startswith(f"{PENDING}/") and job_of(name) and name.startswith(prefix):
             hidden.add(path)
-    return sorted(hidden)
+    return Unpublished(sorted(hidden), sorted(prefix + path for path in filter(_is_left, below)))
+
+
+def _is_left(path: str) -> bool:
+    folder, name = posixpath.split(path)
+    target = temporary_target(name)
+    return target is not None and _DATA.fullmatch(target) is not None and not is_hidden(folder)

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from secure_bloom import erase, write_dataset
+from secure_bloom import erase, reencrypt, write_dataset
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.index import identity
 from secure_bloom.storage.commit import Job
+from secure_bloom.storage.local_files import temporary_name
 from secure_bloom.storage.table_names import job_of
 from tests.erasing.helpers import ENCRYPTION, KMS, numbers_in, people, ssn, write_people
 from tests.index.helpers import LOCAL
@@ -73,6 +74,18 @@ def test_files_that_a_marker_hides_are_out_of_reach(tmp_path):
     marker.parent.rmdir()
     result = erase(tmp_path, "ssn", ssn(3), KMS, max_share=1)
     assert result.rows_removed == 1 and len(result.out_of_reach) == 1
+
+
+def test_what_a_killed_process_left_of_a_file_that_is_gone_is_out_of_reach(tmp_path):
+    """An overwrite has deleted the file, so nothing else would find its rows."""
+    write_people(tmp_path / "a.parquet", range(8))
+    left = tmp_path / temporary_name("b.parquet")
+    write_people(left, range(8))
+    (tmp_path / temporary_name("_SUCCESS")).touch()
+    assert left.name in erase(tmp_path, "ssn", ssn(3), KMS, max_share=1).out_of_reach[-1]
+    assert left.name in reencrypt(tmp_path, KMS).out_of_reach[-1]
+    left.unlink()
+    assert len(erase(tmp_path, "ssn", ssn(4), KMS, max_share=1).out_of_reach) == 1
 
 
 def test_a_running_job_does_not_hinder_an_erasure(tmp_path):
