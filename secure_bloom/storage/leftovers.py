@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
 import stat
 import time
 from collections.abc import Collection, Iterable
@@ -15,9 +14,8 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.storage.cache import Cache
 from secure_bloom.storage.inside import check_below
-from secure_bloom.storage.local_files import temporary_stem
+from secure_bloom.storage.local_files import temporary_stem, temporary_target
 
-_TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp", re.DOTALL)
 _NAMES_PER_FILE = 10  # a folder of 1,000 names is listed again after 100 files were asked for
 _MAX_AGE = 60.0  # seconds
 _MAX_REMEMBERED = 10_000  # folders and temporary files
@@ -72,8 +70,9 @@ class _Listing:
         self.temporary: dict[str, list[str]] = {}
         names = os.listdir(folder)
         self._size = len(names)
-        for match in filter(None, map(_TEMPORARY.fullmatch, names)):
-            self.temporary.setdefault(match[1], []).append(match[0])
+        for name in names:
+            if name.endswith(".tmp") and (stem := temporary_target(name)) is not None:
+                self.temporary.setdefault(stem, []).append(name)
 
     def is_old(self, number: int) -> bool:
         """Count files that are asked for, and return whether to list the folder again."""
