@@ -369,7 +369,7 @@ def _open_on(filesystem: pa_fs.FileSystem, path: str) -> Output:
 def _move(filesystem: pa_fs.FileSystem, source: str, target: str) -> None:
     try:
         filesystem.move(source, target)
-    except NotImplementedError:  # Azure without a hierarchical namespace, where a copy is one step
+    except NotImplementedError:  # Azure without a hierarchical namespace, which copies by itself
         filesystem.copy_file(source, target)
         filesystem.delete_file(source)
 

@@ -50,7 +50,7 @@ def remove_leftovers(folder: str, names: Collection[str], *, all_of_them: bool =
     that were left within the last minute may stay, so that the folder is not listed for each file.
     """
     listing = None if all_of_them else _LISTINGS.get(folder)
-    if listing is None or listing.is_old(len(names)):
+    if listing is None or listing.is_used_up(len(names)):
         listing = _Listing(folder)
         _LISTINGS.put(folder, listing, 1 + len(listing.temporary))
     for stem in set(map(temporary_stem, names)):
@@ -74,7 +74,7 @@ class _Listing:
             if name.endswith(".tmp") and (stem := temporary_target(name)) is not None:
                 self.temporary.setdefault(stem, []).append(name)
 
-    def is_old(self, number: int) -> bool:
+    def is_used_up(self, number: int) -> bool:
         """Count files that are asked for, and return whether to list the folder again."""
         self._asked += number
         return self._asked * _NAMES_PER_FILE > self._size \
