@@ -58,7 +58,9 @@ class MiniHdfs:
             stderr=subprocess.DEVNULL, text=True, cwd=self._folder.name)
         assert self._process.stdout is not None
         self.uri = self._process.stdout.readline().strip()
-        assert self.uri.startswith("hdfs://"), self._process.wait()
+        if not self.uri.startswith("hdfs://"):
+            self.__exit__()
+            raise PeerUnavailable("Hadoop's mini cluster did not start")
 
     def __enter__(self) -> Self:
         return self

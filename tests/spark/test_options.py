@@ -238,6 +238,8 @@ REFUSED = [
     ({**KEYS, COLUMNS: "k: id", "partition_by": "id"}, r"column id is sensitive \(key k\)"),
     ({**KEYS, COLUMNS: "k: ssn", "partition_by": "id", f"{ENABLED}#id": "true"}, "no column 'id'"),
     ({"keys": "k", UNIFORM: "f", "partition_by": "id"}, "folder names: use column keys"),
+    *(({"plaintext": "true", "partition_by": "id", "overwritten_partition": text},
+       "option overwritten_partition: only secure_bloom") for text in ("id = 5", "5", '["x"]')),
     # names
     ({"foo": "1"}, "option foo: unknown; allowed options: bloom_filters,"),
     ({"parquet.encryption.footerkey": "1"}, f"did you mean {FOOTER}"),

@@ -202,7 +202,11 @@ def _overwritten(options: Options, schema: pa.Schema,
     """Return the partition whose columns have the values in the condition of an overwrite."""
     if OVERWRITTEN not in options:
         return None
-    values = named_values(options[OVERWRITTEN])
+    try:
+        values = named_values(options[OVERWRITTEN])
+    except (ValueError, TypeError, AttributeError, KeyError, IndexError):
+        raise OptionError("only secure_bloom itself sets this option: remove it",
+                          option=OVERWRITTEN) from None
     if values is None or sorted(values) != sorted(partition_by):
         raise OptionError(
             "INSERT OVERWRITE must name a value for each partition column, as in PARTITION ("
