@@ -115,7 +115,7 @@ class AzureKms(RemoteKms):
                                    "and '-'")
         client = self._connection.get(self._connect)
         from azure.core.rest import HttpRequest
-        path = "/".join(filter(None, ("/keys", name, version, action)))
+        path = f"/keys/{name}/{version}/{action}"  # with "//", as Microsoft's own client
         body = {"alg": _ALGORITHM, "value": base64.urlsafe_b64encode(value).decode().rstrip("=")}
 
         # Not CryptographyClient: it wraps with a public key that it has cached, so that neither

@@ -102,7 +102,7 @@ def test_what_a_call_sends(vault, identity):
     version, wrapped, _ = kms.wrap_key(KEY, "footer").split(":")[2:]
     kms.unwrap_key(kms.wrap_key(KEY, "footer"), "footer")
     wrap, _, unwrap = vault.calls()
-    assert wrap.path.partition("?")[0] == "/keys/footer/wrapkey"
+    assert wrap.path.partition("?")[0] == "/keys/footer//wrapkey"
     assert unwrap.path.partition("?")[0] == f"/keys/footer/{version}/unwrapkey"
     for call in (wrap, unwrap):
         assert call.headers["Authorization"] == f"Bearer {TOKEN}"
@@ -112,6 +112,31 @@ def test_what_a_call_sends(vault, identity):
     assert [request.body for request in vault.requests if request not in vault.calls()] == [b""]
     assert [RESOURCE in request.path.replace("%3A", ":").replace("%2F", "/")
             for request in identity.requests] == [True]
+
+
+def test_a_call_is_what_the_client_of_azure_sends(vault):
+    """Microsoft's own, which the service accepts, and which also reads the stand-in's responses."""
+    from azure.keyvault.keys.crypto import CryptographyClient, KeyWrapAlgorithm
+    kms = client(vault, credential=Credential())
+    version = kms.wrap_key(KEY, "footer").split(":")[2]
+    kms.unwrap_key(kms.wrap_key(KEY, "footer"), "footer")
+    ours = vault.calls()[1:]
+
+    def theirs(path):
+        return CryptographyClient(f"{vault.url}/keys/{path}", Credential(),
+                                  verify_challenge_resource=False)
+
+    vault.requests.clear()
+    between = base64.urlsafe_b64decode(ours[0].json["value"] + "==")
+    theirs("footer").wrap_key(KeyWrapAlgorithm.rsa_oaep_256, between)
+    wrapped = base64.urlsafe_b64decode(ours[1].json["value"] + "==")
+    assert theirs(f"footer/{version}").unwrap_key(KeyWrapAlgorithm.rsa_oaep_256,
+                                                  wrapped).key == between
+    sent = [call for call in vault.calls() if call.body]  # before, they ask for the public key
+    for one, other in zip(ours, sent, strict=True):
+        assert (one.path, one.json) == (other.path, other.json)
+        for name in ("Authorization", "Content-Type"):
+            assert one.headers[name] == other.headers[name]
 
 
 def test_keys_of_older_versions_open(vault):

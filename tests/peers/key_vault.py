@@ -1,7 +1,7 @@
 """A loopback server that follows the REST API of Azure Key Vault, with real RSA-OAEP-256.
 
 Written from the public API documentation: the challenge that precedes authentication,
-``POST /keys/<name>[/<version>]/wrapkey`` and ``unwrapkey``, errors as ``{"error": {...}}``. Beside
+``POST /keys/<name>/[<version>]/wrapkey`` and ``unwrapkey``, errors as ``{"error": {...}}``. Beside
 it, :class:`Identity` issues tokens as the managed identity of an Azure App Service does.
 """
 
@@ -19,7 +19,7 @@ from tests.peers.loopback import Loopback, answer
 TOKEN = "eyJ.SECRET-token-of-the-tests"
 RESOURCE = "https://vault.azure.net"
 _OAEP = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), None)
-_PATH = re.compile(r"/keys/([0-9A-Za-z-]+)(?:/([0-9a-f]+))?/(wrapkey|unwrapkey)\?api-version=.+")
+_PATH = re.compile(r"/keys/([0-9A-Za-z-]+)/([0-9a-f]*)/(wrapkey|unwrapkey)\?api-version=.+")
 
 
 @functools.cache
