@@ -25,11 +25,11 @@ def create_exclusively(filesystem: pa_fs.FileSystem, path: str, data: bytes) -> 
     Raises FileExistsError if the file exists, or another writer has overwritten it.
     """
     filesystem, path = without_subtree(filesystem, path)
-    fsspec = _creating(filesystem)
-    if fsspec is None:
+    options = _exclusively(filesystem)
+    if options is None:
         create_file(filesystem, path, data)
     else:
-        _create_on(fsspec, path, data)
+        _create_on(filesystem.handler.fs, path, data, options)
     if filesystem.type_name != "local" and not _has(filesystem, path, data):
         raise FileExistsError(f"another writer has overwritten {path}")
 
@@ -41,16 +41,18 @@ def _has(filesystem: pa_fs.FileSystem, path: str, data: bytes) -> bool:
         return False
 
 
-def _creating(filesystem: pa_fs.FileSystem) -> Any:
-    """Return the fsspec filesystem, if it can create files exclusively; else None."""
+def _exclusively(filesystem: pa_fs.FileSystem) -> dict[str, Any] | None:
+    """Return how an fsspec filesystem is asked to create a file exclusively; None if it cannot."""
     handler = getattr(filesystem, "handler", None)
     if not isinstance(handler, pa_fs.FSSpecHandler):
         return None
     function = getattr(handler.fs, "_pipe_file", None) or handler.fs.pipe_file
-    return handler.fs if "mode" in inspect.signature(function).parameters else None
+    known = inspect.signature(function).parameters
+    return {"mode": "create"} if "mode" in known \
+        else {"overwrite": False} if "overwrite" in known else None  # adlfs
 
 
-def _create_on(fsspec: Any, path: str, data: bytes) -> None:
+def _create_on(fsspec: Any, path: str, data: bytes, options: dict[str, Any]) -> None:
     fsspec.makedirs(posixpath.dirname(path), exist_ok=True)
-    fsspec.pipe_file(path, data, mode="create")
+    fsspec.pipe_file(path, data, **options)
     fsspec.invalidate_cache(path)

@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError, UnsupportedError
+from secure_bloom.storage.fsspec_files import UncachedHandler, modified_ns
 
 _Result = TypeVar("_Result")
 
@@ -294,13 +295,20 @@ def as_local(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa_fs.FileSystem,
     """Replace the local filesystem of fsspec by that of pyarrow, and return the path in it.
 
     So links, pipes and versions of files are treated alike, whichever of the two is passed. pyarrow
-    does the same with a filesystem of fsspec that was not wrapped yet.
+    does the same with a filesystem of fsspec that was not wrapped yet. Others of fsspec are asked
+    past their caches; see :class:`.UncachedHandler`.
     """
+    if isinstance(filesystem, pa_fs.SubTreeFileSystem):
+        base = filesystem.base_fs
+        new = as_local(base, "")[0]
+        is_same = new is base or new.type_name == "local"  # see without_subtree
+        return filesystem if is_same else pa_fs.SubTreeFileSystem(filesystem.base_path, new), path
     handler: Any = getattr(filesystem, "handler", None)
-    if type(handler) is pa_fs.FSSpecHandler and type(handler.fs).__name__ == "LocalFileSystem" \
-            and _is_local(filesystem):
+    if type(handler) is not pa_fs.FSSpecHandler:
+        return filesystem, path
+    if type(handler.fs).__name__ == "LocalFileSystem" and _is_local(filesystem):
         return pa_fs.LocalFileSystem(), handler.fs._strip_protocol(path) if path else path
-    return filesystem, path
+    return pa_fs.PyFileSystem(UncachedHandler(handler.fs)), path
 
 
 def local_path(filesystem: pa_fs.FileSystem, path: str) -> str | None:
@@ -354,4 +362,4 @@ def _fsspec_version(filesystem: Any, path: str) -> FileVersion:
     info = filesystem.info(path)
     facts = ((name, str(value)) for name, value in info.items()
              if "".join(filter(str.isalnum, name)).lower() in _FSSPEC_FACTS)
-    return FileVersion(info.get("size"), None, tuple(sorted(facts)))
+    return FileVersion(info.get("size"), modified_ns(info), tuple(sorted(facts)))

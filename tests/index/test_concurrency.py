@@ -290,20 +290,28 @@ def test_a_file_is_created_once(tmp_path, store):
         assert stream.read() == b"first"
 
 
-def test_fsspec_filesystems_decide_who_creates_a_file(tmp_path):
-    created = []
+@pytest.mark.parametrize("option", [{"mode": "create"}, {"overwrite": False}])
+def test_fsspec_filesystems_decide_who_creates_a_file(option):
+    """Those of S3 and Google Cloud take one of these options, that of Azure the other."""
+    created, memory = [], fsspec.filesystem("memory")
 
     class Filesystem(fsspec.get_filesystem_class("memory")):
         protocol = "exclusive-memory"
         cachable = False
 
-        def pipe_file(self, path, value, mode="overwrite", **options):
-            created.append(mode)
-            super().pipe_file(path, value, mode=mode, **options)
+    def with_mode(self, path, value, mode="overwrite"):
+        created.append({"mode": mode})
+        memory.pipe_file(path, value)
 
+    def with_overwrite(self, path, value, overwrite=True):
+        created.append({"overwrite": overwrite})
+        memory.pipe_file(path, value)
+
+    Filesystem._pipe_file = with_mode if "mode" in option else with_overwrite
+    Filesystem.pipe_file = Filesystem._pipe_file
     filesystem = pa_fs.PyFileSystem(pa_fs.FSSpecHandler(Filesystem()))
     create_exclusively(filesystem, f"/{uuid.uuid4().hex}/x", b"first")
-    assert created == ["create"]
+    assert created == [option]
 
 
 def test_filesystems_without_modification_times_have_no_covered_files():

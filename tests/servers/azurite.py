@@ -47,6 +47,10 @@ class Azurite(ServerProcess):
                    dfs_storage_authority=self.address, blob_storage_scheme="http",
                    dfs_storage_scheme="http", **options)
 
+    def connection_string(self) -> str:
+        return (f"DefaultEndpointsProtocol=http;AccountName={_ACCOUNT};AccountKey={_KEY};"
+                f"BlobEndpoint=http://{self.address}/{_ACCOUNT};")
+
     def uri(self, path: str) -> str:
         return (f"abfs://{_ACCOUNT}:{quote(_KEY, safe='')}@{self.address}/{BUCKET}/{path}"
                 f"?enable_tls=false")

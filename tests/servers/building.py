@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 BUILD = Path(__file__).parents[2] / "build" / "servers"
@@ -43,6 +44,16 @@ def from_npm(package: str, version: str, script: str) -> list[str]:
               f"{package}@{version}"], folder)
         (folder / ".ready").touch()
     return ["node", str(folder / "node_modules" / package / script)]
+
+
+def from_pip(package: str, version: str) -> Path:
+    """Return a folder with a package of Python and all that it needs."""
+    folder = BUILD / f"{package}-{version}"
+    if not (folder / ".ready").exists():
+        _run([sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder),
+              f"{package}=={version}"], BUILD)
+        (folder / ".ready").touch()
+    return folder
 
 
 def _run(command: list[str], folder: Path, **environment: str) -> str:

@@ -16,8 +16,11 @@ from tests.servers.building import NotBuilt
 
 #: name -> module and class
 SERVERS = {"minio": ("tests.servers.minio", "Minio"),
+           "minio-s3fs": ("tests.servers.fsspec_clients", "MinioS3fs"),
            "azurite": ("tests.servers.azurite", "Azurite"),
+           "azurite-adlfs": ("tests.servers.fsspec_clients", "AzuriteAdlfs"),
            "gcs": ("tests.servers.gcs", "Gcs"),
+           "gcs-gcsfs": ("tests.servers.fsspec_clients", "GcsGcsfs"),
            "vault": ("tests.servers.vault", "Vault")}
 #: fixture -> of its parameters the one in whose place the server comes
 _PLACES = {"store": "objects", "on_s3": "s3", "filesystem": "server"}

@@ -16,8 +16,8 @@ from tests.storage.stores import later_jobs, server_store
 
 
 def test_a_table_is_written_found_indexed_erased_and_overwritten(s3, monkeypatch):
-    if chosen.name not in ("azurite", "gcs"):
-        pytest.skip("it runs with --server azurite, and gcs")
+    if not chosen.is_store():
+        pytest.skip("it runs with --server and the name of an object store")
     store = server_store(s3, uuid.uuid4().hex)
     options = {"filesystem": store.filesystem}
     for first in (0, 10):
