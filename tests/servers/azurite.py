@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
 import pyarrow.fs as pa_fs
 
 from tests.servers.building import from_npm
@@ -50,7 +48,3 @@ class Azurite(ServerProcess):
     def connection_string(self) -> str:
         return (f"DefaultEndpointsProtocol=http;AccountName={_ACCOUNT};AccountKey={_KEY};"
                 f"BlobEndpoint=http://{self.address}/{_ACCOUNT};")
-
-    def uri(self, path: str) -> str:
-        return (f"abfs://{_ACCOUNT}:{quote(_KEY, safe='')}@{self.address}/{BUCKET}/{path}"
-                f"?enable_tls=false")
