@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import ssl
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.servers.processes import ServerProcess
 
 _MODULE, _VERSION = "github.com/hashicorp/vault", "v1.21.4"
 _SDK, _SDK_VERSION = f"{_MODULE}/sdk", "v0.21.0"
+_POLLS = 600  # half a minute
 _MAIN = Path(__file__).with_name("vault_server") / "main.go"
 #: The sdk that Vault 1.21.4 was released with is not published; this one differs in two functions.
 _CHANGES = {
@@ -75,8 +77,11 @@ class Vault(ServerProcess):
     def unseal(self) -> None:
         """Unseal it, as after each start, and wait until it is active."""
         self.call("PUT", "sys/unseal", key=self._unseal_key)
-        while self.request("GET", "/v1/sys/health", {}, b"")[0] != 200:
-            pass
+        for _ in range(_POLLS):
+            if self.request("GET", "/v1/sys/health", {}, b"")[0] == 200:
+                return
+            time.sleep(0.05)
+        raise TimeoutError("Vault is not active, although it was unsealed")
 
     def new_token(self, **options: Any) -> str:
         """Return a new token, which may use all keys unless the options say otherwise."""
