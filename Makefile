@@ -19,10 +19,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# The tests begin with those that took longest: see tests/tiers.py.
-PYTEST_ARGS ?= -n 2 --dist loadgroup --no-loadscope-reorder
-# Quick tests also wait for the disk.
-CHECK_ARGS ?= -n 3 --dist loadgroup --no-loadscope-reorder
+# The tests begin with those that took longest: see tests/tiers.py. One process more than there are
+# cores: they also wait, for the disk and for Spark.
+PYTEST_ARGS ?= -n 3 --dist loadgroup --no-loadscope-reorder
 
 # Without bytecode files, each process that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -42,7 +41,7 @@ docs: setup  ## build the documentation site in build/site; any warning is an er
 	  --conf-dir docs --doctree-dir build/doctrees . build/site
 
 check: setup lint  ## check style and run the quick tests: no Spark, no other Parquet library
-	$(BIN)/pytest --tier check $(CHECK_ARGS)
+	$(BIN)/pytest --tier check $(PYTEST_ARGS)
 
 test: setup tools check-tools lint  ## run the tests required for a merge
 	$(BIN)/pytest --tier test $(PYTEST_ARGS)
