@@ -38,7 +38,7 @@ from benchmarks.slow_store import SlowStore
 from secure_bloom.index import Index, geometry
 from secure_bloom.index.building import SegmentBuilder
 from secure_bloom.index.column_index import ColumnIndex
-from secure_bloom.index.file_table import FileEntry
+from secure_bloom.index.file_entry import FileEntry
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Body, Manifest
 from secure_bloom.index.merging import merge

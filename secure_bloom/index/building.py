@@ -8,7 +8,8 @@ from threading import Lock
 import numpy as np
 import pyarrow.fs as pa_fs
 
-from secure_bloom.index.file_table import FileEntry, FileTable
+from secure_bloom.index.file_entry import FileEntry
+from secure_bloom.index.file_table import FileTable
 from secure_bloom.index.geometry import (
     MAX_NEW_ROW_GROUPS,
     MAX_PAIRS,

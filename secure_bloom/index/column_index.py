@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError, FormatError, error_location
-from secure_bloom.index.file_table import FileTable
+from secure_bloom.index.coverage import ListedCoverage, Place, TrustedCoverage
+from secure_bloom.index.file_entry import FileEntry
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest
 from secure_bloom.index.segment import Match, PageRead, Segment, SegmentInfo
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys.cache import LIFETIME, CachedKms
-from secure_bloom.parquet.row_ranges import parts_of
+from secure_bloom.parquet.row_ranges import ALL_ROWS, parts_of
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.probes import ValueHashes, value_hashes
 from secure_bloom.storage.cache import Cache
@@ -29,23 +32,6 @@ _CHUNK_BYTES = 32 * 1024 * 1024  # of pages that are in memory together
 
 #: hashes values for a column type
 HashValues = Callable[[ColumnType], ValueHashes]
-
-
-class Place(NamedTuple):
-    """Where a file is in an index: numbers of the segment, and of the file in it."""
-
-    segment: int
-    file: int
-
-
-class Coverage(NamedTuple):
-    """Which listed files an index covers.
-
-    ``places`` has the covered files by path. Files in ``uncovered`` must be searched themselves.
-    """
-
-    places: Mapping[str, Place]
-    uncovered: list[str]
 
 
 class Hits(NamedTuple):
@@ -71,8 +57,8 @@ class ColumnIndex:
     ----------
     folder : IndexFolder
     manifest : Manifest
-    known : mapping of str to Segment
-        Segments that are open already, by id.
+    known : iterable of Segment
+        Segments that are open already.
 
     Attributes
     ----------
@@ -83,15 +69,14 @@ class ColumnIndex:
     is_checked = False
 
     def __init__(self, folder: IndexFolder, manifest: Manifest,
-                 known: Mapping[str, Segment] | None = None):
+                 known: Iterable[Segment] = ()):
         self.folder, self.manifest = folder, manifest
-        infos = manifest.body.segments
-        new = [info for info in infos if info.id not in (known or {})]
+        infos, opened = manifest.body.segments, {segment.info: segment for segment in known}
+        new = [info for info in infos if info not in opened]
         with folder.pool() as pool:
-            opened = dict(zip((info.id for info in new),
-                              map(self._open, new) if pool is None else pool.map(self._open, new),
-                              strict=True))
-        self.segments = [opened.get(info.id) or (known or {})[info.id] for info in infos]
+            opened |= zip(new, map(self._open, new) if pool is None else pool.map(self._open, new),
+                          strict=True)
+        self.segments = [opened[info] for info in infos]
 
     @property
     def column(self) -> str:
@@ -104,12 +89,12 @@ class ColumnIndex:
         found: dict[tuple[str, Stamp], Place] = {}
         restamped = self.manifest.body.restamped
         for number, segment in enumerate(self.segments):
-            files = segment.files
-            for file, (path, stamp) in enumerate(zip(files.paths, files.stamps, strict=True)):
+            rows = segment.files.rows
+            for file, (path, stamp) in enumerate(zip(rows.paths, rows.stamps, strict=True)):
                 if stamp.size < 0:
                     continue
                 again = restamped.get(path) if restamped else None
-                if again is not None and again.content == files.contents[file]:
+                if again is not None and again.content == rows.contents[file]:
                     stamp = again.stamp
                 found[path, stamp] = Place(number, file)
         return found
@@ -124,10 +109,10 @@ class ColumnIndex:
     def _by_path(self) -> dict[str, Place]:
         return {path: place for (path, _), place in self.places.items()}
 
-    def coverage(self, listing: Mapping[str, Stamp]) -> Coverage:
+    def coverage(self, listing: Mapping[str, Stamp]) -> ListedCoverage:
         """Return which listed files the index covers."""
         if listing is self.stamps or listing == self.stamps:  # the usual case, and faster
-            return Coverage(self._by_path, [])
+            return ListedCoverage(self.segments, self._by_path, [])
         places, known, uncovered = {}, self.places, []
         for item in listing.items():
             place = known.get(item)
@@ -135,18 +120,33 @@ class ColumnIndex:
                 uncovered.append(item[0])
             else:
                 places[item[0]] = place
-        return Coverage(places, uncovered)
+        return ListedCoverage(self.segments, places, uncovered)
 
-    def footer(self, place: Place) -> bytes:
-        """Return the digest of the footer of a covered file."""
-        files = self.files(place)
-        again = self.manifest.body.restamped.get(files.paths[place.file])
-        return again.footer if again is not None and again.content == files.contents[place.file] \
-            else files.footers[place.file]
+    def trusted(self) -> TrustedCoverage | None:
+        """Return which files the index covers, if those of its last update are all there are.
 
-    def files(self, place: Place) -> FileTable:
-        """Return the file table in which a place is."""
-        return self.segments[place.segment].files
+        None if it must be told which of them exist.
+        """
+        listed = self.manifest.body.listed
+        return None if listed is None else TrustedCoverage(
+            self.segments, listed.files, self.removed, lambda: self.places)
+
+    @cached_property
+    def removed(self) -> frozenset[str]:
+        """Paths of covered files that no longer existed at the last update."""
+        return frozenset(self.manifest.body.removed)
+
+    def entry(self, place: Place) -> FileEntry:
+        """Return what is known of a covered file as it is now."""
+        entry = self.segments[place.segment].files.entry(place.file)
+        again = self.manifest.body.restamped.get(entry.path)
+        if again is None or again.content != entry.content:
+            return entry
+        return entry._replace(**again.stamp._asdict(), footer=again.footer)
+
+    def schema(self, place: Place) -> pa.Schema:
+        """Return the schema of a covered file; equal ones are one object."""
+        return self.segments[place.segment].files.schema(place.file)
 
     def find(self, values: Any) -> list[Hits]:
         """Look values up; return where they may be, for each segment."""
@@ -166,17 +166,30 @@ class ColumnIndex:
                     plan = plans[number]
                     with self._location(plan.segment.info):
                         found[number].append(plan.segment.find(plan.fingerprints, read, module))
+            if pool is not None:
+                self._read_files_of(found, pool)
         return [plan.hits(number, matches)
                 for number, (plan, matches) in enumerate(zip(plans, found, strict=True))]
+
+    def _read_files_of(self, found: list[list[Match]], pool: ThreadPoolExecutor) -> None:
+        """Read together the pages of files that the matches of each segment need."""
+        for segment, matches in zip(self.segments, found, strict=True):
+            wanted = {page for match in matches
+                      for page in segment.files.pages_of(match.groups).tolist()}
+            for _ in pool.map(segment.files.page, wanted):  # which keeps them
+                pass
 
     def _read(self, segment: Segment, read: PageRead) -> bytes:
         with self._location(segment.info):
             return segment.read_page(read)
 
     def _open(self, info: SegmentInfo) -> Segment:
-        with self._location(info):
+        # Not a method: an open segment may be used by later versions, and must not keep this one.
+        location = partial(error_location, file=self.folder.segment_path(info.name),
+                           column=self.column)
+        with location():
             return Segment(info, self.manifest.key.segment(bytes.fromhex(info.id)),
-                           self.folder.open_segment(info))
+                           self.folder.open_segment(info), location)
 
     def _location(self, info: SegmentInfo) -> AbstractContextManager[None]:
         return error_location(file=self.folder.segment_path(info.name), column=self.column)
@@ -203,10 +216,12 @@ class _Plan(NamedTuple):
         return cls(segment, hashes, fingerprints, segment.reads(fingerprints))
 
     def hits(self, number: int, matches: list[Match]) -> Hits:
-        empty = np.empty(0, np.int64)
-        probes, files, groups, ranges = map(np.concatenate, zip(
-            (empty, empty, empty, empty.astype(np.uint64)), *matches, strict=True))
-        return Hits(number, self.hashes.numbers[probes], files, groups, parts_of(ranges),
+        none = np.empty(0, np.uint64)
+        probes, groups, ranges = map(np.concatenate, zip(
+            (none.astype(np.int64), none, none), *matches, strict=True))
+        files, row_groups, has_ranges = self.segment.files.locate(groups)
+        parts = parts_of(np.where(has_ranges, ranges, np.uint64(ALL_ROWS)))
+        return Hits(number, self.hashes.numbers[probes], files, row_groups, parts,
                     self.hashes.unknown)
 
 
@@ -268,8 +283,7 @@ def _open_newest(folder: IndexFolder, kms: CachedKms | None) -> ColumnIndex | No
         known = None
     if known is not None and known.manifest == manifest:
         return known
-    segments = {} if known is None else {one.info.id: one for one in known.segments}
-    found = ColumnIndex(folder, manifest, segments)
+    found = ColumnIndex(folder, manifest, () if known is None else known.segments)
     _opened.put(_place(folder), found)
     return found
 

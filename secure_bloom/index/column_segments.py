@@ -15,7 +15,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import ColumnError, UnsupportedError
 from secure_bloom.index.building import BUDGET, AddedFile, SegmentBuilder
 from secure_bloom.index.column_keys import UNENCRYPTED, master_keys
-from secure_bloom.index.file_table import FileEntry
+from secure_bloom.index.file_entry import FileEntry
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest, Restamp
 from secure_bloom.index.sealing import IndexKey

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError
-from secure_bloom.index.column_index import ColumnIndex, Coverage
+from secure_bloom.index.column_index import ColumnIndex
 from secure_bloom.index.column_segments import SegmentMaker, Segments, SentKey
+from secure_bloom.index.coverage import Place
 from secure_bloom.index.folder import IndexFolder
-from secure_bloom.index.manifest import Body, Manifest
+from secure_bloom.index.manifest import Body, Listed, Manifest
 from secure_bloom.index.publishing import discard_if_replaced, publish_manifest
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys.cache import CachedKms
+
+_MAX_FOLDERS = 4096  # that a manifest lists
 
 
 class ColumnUpdate:
@@ -30,7 +34,7 @@ class ColumnUpdate:
     def __init__(self, folder: IndexFolder, index: ColumnIndex, kms: CachedKms | None,
                  listing: Mapping[str, Stamp]):
         self._folder, self._index, self._kms, self._listing = folder, index, kms, listing
-        self.coverage: Coverage = index.coverage(listing)
+        self.coverage = index.coverage(listing)
         self.key = SentKey(index.manifest)
         self.earlier: Mapping[str, Sequence[bytes]] = self._earlier()
 
@@ -50,25 +54,45 @@ class ColumnUpdate:
         ``generation`` is that of the table if all its files are covered then, else None.
         """
         removed = {path for path, *_ in self._index.places if path not in self._listing}
-        started = {info.id for info in self._index.manifest.body.segments}
+        started = set(self._index.manifest.body.segments)
+        listed = None if generation is None else self._listed(made)
 
         def change(body: Body) -> Body:
             # A merge meanwhile may have dropped files of which only the new stamp was noted.
-            is_whole = body.is_exclusive and generation is not None \
-                and started <= {info.id for info in body.segments}
-            return replace(body, generation=generation if is_whole else None,
-                           removed=tuple(sorted(removed)) if is_whole else ())
+            if body.is_exclusive and generation is not None \
+                    and started.issubset(body.segments):
+                return replace(body, generation=generation, removed=tuple(sorted(removed)),
+                               listed=listed)
+            return body.without_generation()
 
         publish_segments(self._folder, self._kms, self.key, made, change)
+
+    def _listed(self, made: Sequence[Segments]) -> Listed | None:
+        """Return the totals of all listed files; None if the index knows versions of a file."""
+        restamped = {path for one in made for path in one.restamped}
+        if self._index.stamps is None or not self.earlier.keys() <= restamped:
+            return None
+        groups = 0
+        for number, segment in enumerate(self._index.segments):
+            rows = segment.files.rows
+            groups += sum(count for file, count in enumerate(rows.row_group_counts)
+                          if self.coverage.path_at(Place(number, file)) is not None
+                          or (rows.paths[file] in restamped and rows.stamps[file].size >= 0))
+        groups += sum(info.row_groups for one in made for info in one.segments)
+        folders = {posixpath.dirname(path) for path in self._listing}
+        return Listed(len(self._listing), groups,
+                      sum(stamp.size for stamp in self._listing.values()),
+                      tuple(sorted(folders)) if len(folders) <= _MAX_FOLDERS else None)
 
     def _earlier(self) -> dict[str, list[bytes]]:
         """Return the content of the files that are covered with another stamp, by path."""
         uncovered: set[str] = set(self.coverage.uncovered)
         found: dict[str, list[bytes]] = {}
         for segment in self._index.segments if uncovered else ():
-            for number, path in enumerate(segment.files.paths):
-                if path in uncovered and segment.files.stamps[number].size >= 0:
-                    found.setdefault(path, []).append(segment.files.contents[number])
+            rows = segment.files.rows
+            for number, path in enumerate(rows.paths):
+                if path in uncovered and rows.stamps[number].size >= 0:
+                    found.setdefault(path, []).append(rows.contents[number])
         return found
 
 
@@ -99,12 +123,12 @@ def publish_segments(folder: IndexFolder, kms: CachedKms | None, key: SentKey,
 
 def _with_segments(body: Body, made: Sequence[Segments]) -> Body:
     """Return the body with further segments."""
-    listed = {info.id for info in body.segments}  # perhaps by a try that seemed to fail
+    listed = set(body.segments)  # perhaps by a try that seemed to fail
     restamped = dict(body.restamped)
     for one in made:
         restamped |= one.restamped
     return replace(body, restamped=restamped, segments=(
-        *body.segments, *(info for one in made for info in one.segments if info.id not in listed)))
+        *body.segments, *(info for one in made for info in one.segments if info not in listed)))
 
 
 def new_manifest(column: str, master_key: str | None, kms: CachedKms | None,

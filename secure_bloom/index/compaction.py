@@ -9,8 +9,9 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from secure_bloom.index.building import BUDGET
-from secure_bloom.index.column_index import ColumnIndex, Place, open_column
-from secure_bloom.index.file_table import FileEntry
+from secure_bloom.index.column_index import ColumnIndex, open_column
+from secure_bloom.index.coverage import Place
+from secure_bloom.index.file_entry import FileEntry
 from secure_bloom.index.folder import MANIFEST, IndexFolder
 from secure_bloom.index.geometry import MAX_PAIRS, MAX_ROW_GROUPS
 from secure_bloom.index.manifest import Body, Restamp
@@ -58,13 +59,13 @@ def merge_some(table: Table, folder: IndexFolder, kms: CachedKms | None, choose:
     if index is None or not chosen:
         return 0
     listing = table.listing()
-    places, uncovered = index.coverage(listing)
+    coverage = index.coverage(listing)
     folder.check_inside()
-    current = {place: path for path, place in places.items()}
-    numbers = {segment.info.id: number for number, segment in enumerate(index.segments)}
+    current = {place: path for path, place in coverage.places.items()}
+    numbers = {segment.info.name: number for number, segment in enumerate(index.segments)}
 
     def keep(segment: Segment, file: int) -> FileEntry | None:
-        path = current.get(Place(numbers[segment.info.id], file))
+        path = current.get(Place(numbers[segment.info.name], file))
         if path is None:
             return None
         entry = segment.files.entry(file)._replace(**listing[path]._asdict())
@@ -76,20 +77,20 @@ def merge_some(table: Table, folder: IndexFolder, kms: CachedKms | None, choose:
     replaced: dict[str, SegmentInfo | None] = {}
     for segments in chosen:
         new = None
-        if any(Place(numbers[segment.info.id], file) in current
+        if any(Place(numbers[segment.info.name], file) in current
                for segment in segments for file in range(len(segment.files))):
             new = merge(index, segments, keep, budget)
-        replaced |= dict.fromkeys(segment.info.id for segment in segments)
-        replaced[segments[0].info.id] = new
+        replaced |= dict.fromkeys(segment.info.name for segment in segments)
+        replaced[segments[0].info.name] = new
     in_others = {path for place, path in current.items()
-                 if index.segments[place.segment].info.id not in replaced}
+                 if index.segments[place.segment].info.name not in replaced}
     unneeded = {path: one for path, one in index.manifest.body.restamped.items()
                 if path not in in_others}
 
     def change(body: Body) -> Body | None:
         merged = _with_merged(body, replaced, unneeded)
         # Lookups that do not list the table would miss a changed file, which has been dropped.
-        return replace(merged, generation=None, removed=()) if merged is not None and uncovered \
+        return merged.without_generation() if merged is not None and coverage.uncovered \
             else merged
 
     try:
@@ -106,9 +107,9 @@ def _with_merged(body: Body, replaced: dict[str, SegmentInfo | None],
     ``unneeded`` are restamps of files that are in no other segment. If another writer has
     published a newer one for such a file, that is kept.
     """
-    if not replaced.keys() <= {info.id for info in body.segments}:
-        return None  # another writer has merged them: the new segments are not needed
-    segments = [replaced.get(info.id, info) for info in body.segments]
+    if not replaced.keys() <= {info.name for info in body.segments}:
+        return None  # another writer has changed them: the new segments are not needed
+    segments = [replaced.get(info.name, info) for info in body.segments]
     restamped = {path: one for path, one in body.restamped.items()
                  if unneeded.get(path) != one}
     return replace(body, segments=tuple(filter(None, segments)), restamped=restamped)
@@ -122,11 +123,11 @@ def compact(table: Table, folder: IndexFolder, kms: CachedKms | None,
     """
     def choose(index: ColumnIndex) -> list[list[Segment]]:
         covered = set(index.coverage(table.listing()).places.values())
-        stale = {segment.info.id for number, segment in enumerate(index.segments)
+        stale = {segment.info.name for number, segment in enumerate(index.segments)
                  if any(Place(number, file) not in covered for file in range(len(segment.files)))}
         is_restamped = bool(index.manifest.body.restamped)
         return [together for of_type in _by_type(index.segments) for together in _fitting(of_type)
-                if len(together) > 1 or is_restamped or together[0].info.id in stale]
+                if len(together) > 1 or is_restamped or together[0].info.name in stale]
 
     return merge_some(table, folder, kms, choose, budget, merge)
 

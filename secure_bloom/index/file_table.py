@@ -1,281 +1,309 @@
-"""The files that a segment of an index covers.
+"""The files that a segment of an index covers, in pages of which a lookup reads few.
 
-    length       8 bytes: of the rest, before it is compressed with Zstandard
-    files        4 bytes: number of files, n
+The directory of the pages:
+
+    files        4 bytes: number of files
+    page_files   4 bytes: number of files of each page; the last one may have fewer
     schemas      4 bytes: number of schemas, m
-    size         n times 8 bytes; -1: the entry covers no file, because its file changed while it
-                 was read
-    mtime_ns     n times 8 bytes: as listed when the file was indexed
-    rows         n times 8 bytes: number of rows
-    row_groups   n times 4 bytes: their number; the segment numbers them through its files
-    schema       n times 4 bytes: number of the file's schema
-    content      n times 16 bytes that stay the same while an encrypted file's keys are rotated, and
-                 its filters added or removed
-    footer       n times 16 bytes: start of the SHA-256 of the stored footer
-    paths        relative to the table: n times 4 bytes for the lengths, then the texts
-    tags         what the filesystem tells of the version, see :mod:`secure_bloom.index.stamps`
-    schemas      the different Arrow schemas (IPC), stored like texts
+    row_groups   4 bytes for each page: how many its files have together
+    sizes        4 bytes for each page: of its sealed module
+    schemas      the different Arrow schemas (IPC): m times 4 bytes for the lengths, then the bytes
 
-Numbers are little-endian and signed. The table of an index without encryption may come from
-anyone, so the decompressed bytes are bounded, and nothing else is allocated by what it claims.
+It is compressed as pages are, see :mod:`secure_bloom.index.file_pages`. A segment of the format
+SBX2 has no pages: its file table has all rows, and then the schemas.
 """
 
 from __future__ import annotations
 
-import hashlib
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from functools import cached_property, lru_cache
-from itertools import accumulate, pairwise
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.index.file_entry import FileEntry
+from secure_bloom.index.file_pages import FilePage, compressed, decompressed, packed, unpacked
 from secure_bloom.index.geometry import MAX_ROW_GROUPS
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.parquet import row_ranges
-from secure_bloom.reading.open_file import OpenFile
 
-DIGEST_SIZE = 16
-MAX_BYTES = 128 * 1024 * 1024  #: of a file table, not compressed
-_COUNTS = struct.Struct("<ii")
-_LENGTH = struct.Struct("<q")
-_COLUMNS = (("size", "<i8"), ("mtime_ns", "<i8"), ("rows", "<i8"), ("row_groups", "<i4"),
-            ("schema", "<i4"), ("content", f"V{DIGEST_SIZE}"), ("footer", f"V{DIGEST_SIZE}"))
+PAGE_FILES = 128  #: of new segments
+MAX_BYTES = 128 * 1024 * 1024  #: of the directory, or of a table without pages, not compressed
+_KEPT_PAGES = 1024  # that were read; they have some 15 KB each
+_TOGETHER = 512  # pages that are read together
+_HEADER = struct.Struct("<iii")
+_SBX2_HEADER = struct.Struct("<ii")
+_FAULTS = (ValueError, OSError, OverflowError, IndexError, struct.error)
 
-_Text = TypeVar("_Text", str, bytes)
+#: reads the content of some successive pages: from the first number to before the last one
+ReadContents = Callable[[int, int], list[pa.Buffer]]
+#: makes a context manager that adds to errors where they are
+Location = Callable[[], AbstractContextManager[None]]
 
 
-class FileEntry(NamedTuple):
-    """A row of the table."""
+class FileDirectory(NamedTuple):
+    """How many files a table has, and each page; ``groups`` and ``sizes`` are int64 arrays."""
 
-    path: str
-    size: int
-    mtime_ns: int
-    tag: str
-    row_groups: int
-    rows: int
-    content: bytes
-    footer: bytes
-    schema: bytes
+    num_files: int
+    page_files: int
+    groups: np.ndarray
+    sizes: np.ndarray
+    schemas: list[bytes]
 
     @classmethod
-    def of(cls, file: OpenFile, path: str, stamp: Stamp) -> FileEntry:
-        """Return the entry of an open file."""
-        return cls(path, *stamp, file.num_row_groups, file.num_rows, content_id(file, stamp),
-                   footer_digest(file), file.schema.serialize().to_pybytes())
+    def parse(cls, stored: pa.Buffer | bytes) -> FileDirectory:
+        """Parse :meth:`to_bytes`; raises FormatError if it is damaged."""
+        try:
+            data = decompressed(stored, MAX_BYTES)
+            num_files, page_files, num_schemas = _HEADER.unpack_from(data)
+            if min(num_files, page_files) < 1:
+                raise ValueError
+            num_pages, at = -(-num_files // page_files), _HEADER.size
+            groups = np.frombuffer(data, "<i4", num_pages, at).astype(np.int64)
+            sizes = np.frombuffer(data, "<i4", num_pages, at + 4 * num_pages).astype(np.int64)
+            schemas, at = unpacked(data, at + 8 * num_pages, num_schemas, bytes)
+            if at != len(data) or min(groups.min(), sizes.min()) < 0 \
+                    or groups.sum() > MAX_ROW_GROUPS:
+                raise ValueError
+        except _FAULTS:
+            raise _invalid() from None
+        return cls(num_files, page_files, groups, sizes, schemas)
 
-    @property
-    def stamp(self) -> Stamp:
-        """Stamp of the file."""
-        return Stamp(self.size, self.mtime_ns, self.tag)
+    def to_bytes(self) -> bytes:
+        """Return the directory as it is stored, before it is sealed.
 
-    def void(self) -> FileEntry:
-        """Return the entry as one that covers no file; its row groups keep their numbers."""
-        return self._replace(size=-1)
+        Raises UnsupportedError if it is larger than readers accept.
+        """
+        data = b"".join((
+            _HEADER.pack(self.num_files, self.page_files, len(self.schemas)),
+            self.groups.astype("<i4").tobytes(), self.sizes.astype("<i4").tobytes(),
+            packed(self.schemas)))
+        if len(data) > MAX_BYTES:
+            raise UnsupportedError(f"{self.num_files:,} files are too many for one segment of an "
+                                   "index")
+        return compressed(data)
+
+
+class Located(NamedTuple):
+    """Row groups of a segment: numbers of their files, and of row groups in these; int64.
+
+    ``has_ranges`` says for which of them the ranges of the segment are true.
+    """
+
+    files: np.ndarray
+    row_groups: np.ndarray
+    has_ranges: np.ndarray
+
+
+class _Rows(NamedTuple):
+    """All rows, column by column."""
+
+    paths: list[str]
+    stamps: list[Stamp]
+    row_group_counts: list[int]
+    row_counts: list[int]
+    contents: list[bytes]
+    footers: list[bytes]
+    schema_ids: list[int]
+    has_ranges: list[bool]
 
 
 class FileTable:
     """The rows of the table, and the numbers of the row groups of each file.
 
+    Parameters
+    ----------
+    directory : FileDirectory
+        Its sizes are not used.
+    pages : callable
+        Returns the pages from the first number to before the last one.
+
     Attributes
     ----------
-    paths, stamps, contents, footers : list
-        Of each file; ``footers`` are digests, as the files were indexed.
-    row_group_counts, row_counts : list of int
-        Of each file.
-    schemas : list of bytes
-        The different schemas, serialized.
-    schema_ids : list of int
-        Position of each file's schema in them.
+    directory : FileDirectory
+    page : callable
+        Returns one page, which is kept for some time.
     first_group : int64 array
-        First row group of each file, and the end of the last one.
+        First row group of each page, and the end of the last one.
     """
 
-    def __init__(self, paths: list[str], stamps: list[Stamp], row_group_counts: list[int],
-                 row_counts: list[int], contents: list[bytes], footers: list[bytes],
-                 schemas: list[bytes], schema_ids: list[int]):
-        self.paths, self.stamps, self.contents, self.footers = paths, stamps, contents, footers
-        self.row_group_counts, self.row_counts = row_group_counts, row_counts
-        self.schemas, self.schema_ids = schemas, schema_ids
-        self.first_group = np.array([0, *accumulate(row_group_counts)], np.int64)
+    def __init__(self, directory: FileDirectory, pages: Callable[[int, int], list[FilePage]]):
+        self.directory, self.pages = directory, pages
+        self.first_group = np.concatenate(([0], np.cumsum(directory.groups)))
+        self.page = lru_cache(_KEPT_PAGES)(lambda number: pages(number, number + 1)[0])
 
     @classmethod
     def of(cls, entries: Iterable[FileEntry]) -> FileTable:
-        """Make a table."""
+        """Make a table, whose pages have no sizes yet."""
         rows = list(entries)
         numbers: dict[bytes, int] = {}
-        ids = [numbers.setdefault(row.schema, len(numbers)) for row in rows]
-        return cls([row.path for row in rows], [row.stamp for row in rows],
-                   [row.row_groups for row in rows], [row.rows for row in rows],
-                   [row.content for row in rows], [row.footer for row in rows],
-                   list(numbers), ids)
+        for row in rows:
+            numbers.setdefault(row.schema, len(numbers))
+        pages = [FilePage.of(rows[start:start + PAGE_FILES], numbers)
+                 for start in range(0, len(rows), PAGE_FILES)]
+        groups = np.array([page.num_row_groups for page in pages], np.int64)
+        return cls(FileDirectory(len(rows), PAGE_FILES, groups, np.zeros_like(groups),
+                                 list(numbers)), lambda first, last: pages[first:last])
 
     @classmethod
-    def from_buffer(cls, data: pa.Buffer | bytes) -> FileTable:
-        """Parse :meth:`to_bytes`.
+    def stored(cls, directory: FileDirectory, read: ReadContents,
+               location: Location) -> FileTable:
+        """Return a table whose pages are read when they are needed.
 
-        Raises
-        ------
-        FormatError
-            If it is damaged, or a path is not as a listing shows it.
+        Its methods raise FormatError if a page is damaged, or does not fit the directory.
         """
+        def pages(first: int, last: int) -> list[FilePage]:
+            with location():
+                return [_parsed(directory, number, content)
+                        for number, content in enumerate(read(first, last), first)]
+
+        return cls(directory, pages)
+
+    @classmethod
+    def from_sbx2(cls, stored: pa.Buffer | bytes) -> FileTable:
+        """Parse a table without pages; raises FormatError if it is damaged."""
         try:
-            table = _parsed_table(_decompressed(memoryview(data).cast("B")))
-            table.check()
-        except (ValueError, OSError, OverflowError, IndexError, struct.error):
-            raise FormatError("the file table of a segment is invalid") from None
+            data = decompressed(stored, MAX_BYTES)
+            num_files, num_schemas = _SBX2_HEADER.unpack_from(data)
+            page, at = FilePage.read(data, _SBX2_HEADER.size, num_files, num_schemas, is_sbx2=True)
+            schemas, at = unpacked(data, at, num_schemas, bytes)
+            if at != len(data) or page.num_row_groups > MAX_ROW_GROUPS:
+                raise ValueError
+        except _FAULTS:
+            raise _invalid() from None
+        groups = np.array([page.num_row_groups], np.int64)
+        table = cls(FileDirectory(num_files, num_files, groups, np.zeros_like(groups), schemas),
+                    lambda first, last: [page])
+        table.check()
         return table
 
-    def check(self) -> None:
-        """Raise ValueError if the table contradicts itself."""
-        covered = [path for path, stamp in zip(self.paths, self.stamps, strict=True)
-                   if stamp.size >= 0]
-        if not self.paths or min(self.row_group_counts) < 0 or min(self.row_counts) < 0 \
-                or self.num_row_groups > MAX_ROW_GROUPS \
-                or not 0 <= min(self.schema_ids) <= max(self.schema_ids) < len(self.schemas) \
-                or not are_normal(self.paths) or len(set(covered)) != len(covered):
-            raise ValueError
-
-    def to_bytes(self) -> bytes:
-        """Return the table as it is stored.
-
-        Raises UnsupportedError if it is larger than readers accept.
-        """
-        columns = {"size": [one.size for one in self.stamps],
-                   "mtime_ns": [one.mtime_ns for one in self.stamps], "rows": self.row_counts,
-                   "row_groups": self.row_group_counts, "schema": self.schema_ids,
-                   "content": self.contents, "footer": self.footers}
-        data = b"".join([
-            _COUNTS.pack(len(self), len(self.schemas)),
-            *(np.array(columns[name], kind).tobytes() for name, kind in _COLUMNS),
-            _packed([path.encode() for path in self.paths]),
-            _packed([stamp.tag.encode() for stamp in self.stamps]), _packed(self.schemas)])
-        if len(data) > MAX_BYTES:
-            raise UnsupportedError(f"{len(self):,} files are too many for one segment of an index")
-        return _LENGTH.pack(len(data)) + pa.Codec("zstd").compress(data, asbytes=True)
-
     def __len__(self) -> int:
-        return len(self.paths)
+        return self.directory.num_files
+
+    @property
+    def schemas(self) -> list[bytes]:
+        """The different schemas, serialized."""
+        return self.directory.schemas
 
     @property
     def num_row_groups(self) -> int:
         """Number of row groups of all files."""
         return int(self.first_group[-1])
 
-    @property
-    def has_large_row_groups(self) -> bool:
-        """Whether it is worth while to know where in a row group values are."""
-        return row_ranges.are_worth_it(self.row_counts, self.row_group_counts)
-
-    @cached_property
-    def parsed_schemas(self) -> list[pa.Schema]:
-        """Schema of each file; equal ones are one object."""
-        different = list(map(_parsed, self.schemas))
-        return [different[number] for number in self.schema_ids]
+    # --- some rows -------------------------------------------------------------------------------
 
     def entry(self, number: int) -> FileEntry:
         """Return one row."""
-        return FileEntry(self.paths[number], *self.stamps[number], self.row_group_counts[number],
-                         self.row_counts[number], self.contents[number], self.footers[number],
-                         self.schemas[self.schema_ids[number]])
+        page, at = divmod(number, self.directory.page_files)
+        return self.page(page).entry(at, self.schemas)
+
+    def first_group_of(self, number: int) -> int:
+        """Return the number of the first row group of a file in the segment."""
+        page, at = divmod(number, self.directory.page_files)
+        return int(self.first_group[page] + self.page(page).first_group[at])
+
+    def schema(self, number: int) -> pa.Schema:
+        """Return the schema of a file; equal ones are one object."""
+        page, at = divmod(number, self.directory.page_files)
+        return _parsed_schema(self.schemas[int(self.page(page).columns["schema"][at])])
 
     def check_groups(self, groups: np.ndarray) -> None:
         """Raise FormatError if the segment does not have one of these row groups (uint64)."""
         if groups.size and groups.max() >= self.num_row_groups:
             raise FormatError("a segment of the index names a row group that it does not have")
 
-    def locate(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return, for row groups of the segment, number of the file and row group in it; int64.
+    def pages_of(self, groups: np.ndarray) -> np.ndarray:
+        """Return the number of the page of each row group (uint64); int64.
 
         Raises FormatError if there is no such row group.
         """
         self.check_groups(groups)
-        groups = groups.astype(np.int64)
-        files = np.searchsorted(self.first_group, groups, "right") - 1
-        return files, groups - self.first_group[files]
+        return np.searchsorted(self.first_group, groups.astype(np.int64), "right") - 1
+
+    def locate(self, groups: np.ndarray) -> Located:
+        """Find row groups of the segment (uint64).
+
+        Raises FormatError if there is no such row group, or a page is damaged.
+        """
+        pages = self.pages_of(groups)
+        files, within = np.zeros_like(pages), groups.astype(np.int64) - self.first_group[pages]
+        has_ranges = np.zeros(pages.size, bool)
+        for number in np.unique(pages).tolist():
+            page, here = self.page(number), np.flatnonzero(pages == number)
+            found = np.searchsorted(page.first_group, within[here], "right") - 1
+            within[here] -= page.first_group[found]
+            has_ranges[here] = page.columns["has_ranges"][found] != 0
+            files[here] = number * self.directory.page_files + found
+        return Located(files, within, has_ranges)
+
+    # --- all rows --------------------------------------------------------------------------------
+
+    def all_pages(self) -> Iterator[FilePage]:
+        """Yield all pages, of which some are read together."""
+        num_pages = self.directory.groups.size
+        for first in range(0, num_pages, _TOGETHER):
+            yield from self.pages(first, min(first + _TOGETHER, num_pages))
+
+    @cached_property
+    def rows(self) -> _Rows:
+        """All rows; they stay in memory.
+
+        Raises FormatError if two entries that cover a file have the same path.
+        """
+        found = _Rows([], [], [], [], [], [], [], [])
+        for page in self.all_pages():
+            columns = {name: column.tolist() for name, column in page.columns.items()}
+            found.paths.extend(page.paths)
+            found.stamps.extend(map(Stamp, columns["size"], columns["mtime_ns"], page.tags))
+            found.row_group_counts.extend(columns["row_groups"])
+            found.row_counts.extend(columns["rows"])
+            found.contents.extend(columns["content"])
+            found.footers.extend(columns["footer"])
+            found.schema_ids.extend(columns["schema"])
+            found.has_ranges.extend(map(bool, columns["has_ranges"]))
+        covered = [path for path, stamp in zip(found.paths, found.stamps, strict=True)
+                   if stamp.size >= 0]
+        if len(set(covered)) != len(covered):
+            raise _invalid()
+        return found
+
+    def check(self) -> None:
+        """Read all rows; raise FormatError if something is wrong with them."""
+        self.rows  # noqa: B018 - it is kept
+
+    @property
+    def has_large_row_groups(self) -> bool:
+        """Whether it is worth while to know where in a row group values are."""
+        return row_ranges.are_worth_it(self.rows.row_counts, self.rows.row_group_counts)
+
+    @cached_property
+    def parsed_schemas(self) -> list[pa.Schema]:
+        """Schema of each file; equal ones are one object."""
+        different = list(map(_parsed_schema, self.schemas))
+        return [different[number] for number in self.rows.schema_ids]
 
 
-def are_normal(paths: Iterable[str]) -> bool:
-    """Whether paths have no empty, ``.`` or ``..`` components, so that each file has one path."""
-    joined = f"/{'/'.join(paths)}/"
-    return not any(part in joined for part in ("//", "/./", "/../", "\0"))
+def _parsed(directory: FileDirectory, number: int, content: pa.Buffer) -> FilePage:
+    first = number * directory.page_files
+    try:
+        page = FilePage.parse(content, len(directory.schemas))
+        if len(page) != min(directory.page_files, directory.num_files - first) \
+                or page.num_row_groups != directory.groups[number]:
+            raise ValueError
+    except _FAULTS:
+        raise _invalid() from None
+    return page
 
 
-def _decompressed(data: memoryview) -> bytes:
-    [size] = _LENGTH.unpack_from(data)
-    if not 0 <= size <= MAX_BYTES:
-        raise ValueError
-    return pa.Codec("zstd").decompress(pa.py_buffer(data[_LENGTH.size:]), decompressed_size=size,
-                                       asbytes=True)
-
-
-def _parsed_table(data: bytes) -> FileTable:
-    num_files, num_schemas = _COUNTS.unpack_from(data)
-    if num_files < 0 or num_schemas < 0:
-        raise ValueError
-    at = _COUNTS.size
-    columns = {}
-    for name, kind in _COLUMNS:
-        columns[name] = np.frombuffer(data, kind, num_files, at).tolist()
-        at += num_files * np.dtype(kind).itemsize
-    paths, at = _unpacked(data, at, num_files, _text)
-    tags, at = _unpacked(data, at, num_files, _text)
-    schemas, at = _unpacked(data, at, num_schemas, bytes)
-    if at != len(data):
-        raise ValueError
-    stamps = list(map(Stamp, columns["size"], columns["mtime_ns"], tags))
-    return FileTable(paths, stamps, columns["row_groups"], columns["rows"], columns["content"],
-                     columns["footer"], schemas, columns["schema"])
-
-
-def _packed(texts: Sequence[bytes]) -> bytes:
-    return np.array([len(text) for text in texts], "<i4").tobytes() + b"".join(texts)
-
-
-def _unpacked(data: bytes, at: int, count: int, read: Callable[[bytes], _Text]) \
-        -> tuple[list[_Text], int]:
-    """Return some texts that are stored at a position, and where they end."""
-    lengths = np.frombuffer(data, "<i4", count, at).tolist()
-    start = at + 4 * count
-    if lengths and min(lengths) < 0:
-        raise ValueError
-    ends = list(accumulate(lengths, initial=start))
-    if ends[-1] > len(data):
-        raise ValueError
-    return [read(data[first:last]) for first, last in pairwise(ends)], ends[-1]
-
-
-def _text(data: bytes) -> str:
-    return data.decode()
+def _invalid() -> FormatError:
+    return FormatError("the file table of a segment is invalid")
 
 
 @lru_cache(maxsize=1000)
-def _parsed(serialized: bytes) -> pa.Schema:
+def _parsed_schema(serialized: bytes) -> pa.Schema:
     """Parse a schema; those of several segments are one object, by which files are grouped."""
     return pa.ipc.read_schema(pa.py_buffer(serialized))
-
-
-def content_id(file: OpenFile, stamp: Stamp) -> bytes:
-    """Return what stays the same while keys are rotated, and filters added or removed.
-
-    It differs between any two files that were written separately. Of an encrypted file it depends
-    on aad_file_unique. Files without encryption can have different values and equal footers, so
-    theirs depends on the stamp, too: such a file is read again whenever it was rewritten.
-    """
-    footer = file.footer
-    rows = [footer.row_group_num_rows(group) for group in range(file.num_row_groups)]
-    unique = footer.algorithm.aad_file_unique if footer.algorithm else b""
-    return _digest((unique or footer_digest(file) + repr(tuple(stamp)).encode())
-                   + repr(rows).encode())
-
-
-def footer_digest(file: OpenFile) -> bytes:
-    """Return the start of the SHA-256 of the stored footer."""
-    return _digest(file.stored_footer)
-
-
-def _digest(data: bytes) -> bytes:
-    return hashlib.sha256(data).digest()[:DIGEST_SIZE]

@@ -7,15 +7,15 @@ says the same of itself.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from random import SystemRandom
 from typing import NamedTuple
 
 from secure_bloom.errors import NO_KEY, FileError, KeyRetrievalError, UnsupportedError
 from secure_bloom.index.column_index import ColumnIndex
 from secure_bloom.index.column_keys import UNENCRYPTED, master_keys
-from secure_bloom.index.file_table import footer_digest
+from secure_bloom.index.coverage import Coverage
+from secure_bloom.index.file_entry import footer_digest
 from secure_bloom.index.stamps import stamp
 from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import CachedKms
@@ -75,11 +75,10 @@ def _keys_of(file: OpenFile, column: str) -> MasterKeys:
     return frozenset(found)
 
 
-def check_sample(index: ColumnIndex, paths: Collection[str], kms: CachedKms | NoKeys | None) \
-        -> None:
+def check_sample(index: ColumnIndex, coverage: Coverage, kms: CachedKms | NoKeys | None) -> None:
     """Check, with some of the files that an index covers, that it may be used for its column.
 
-    They are opened once for each version of the index. ``paths`` are relative to the table.
+    They are opened once for each version of the index.
 
     Raises
     ------
@@ -87,12 +86,13 @@ def check_sample(index: ColumnIndex, paths: Collection[str], kms: CachedKms | No
         If a file has the column under another master key, or encrypts it although the index has no
         encryption; or if none of the files can be opened to see that they do not.
     """
-    if index.is_checked or not paths:
+    if index.is_checked or not coverage.num_covered:
         return
-    some = SystemRandom().sample(list(paths), min(_TRIES, len(paths)))
     can_be_opened, agreeing = False, 0
-    while some and agreeing < _SAMPLE:
-        has_values = _has_values(index, some.pop(), kms)
+    for path in coverage.some_paths(_TRIES):
+        if agreeing == _SAMPLE:
+            break
+        has_values = _has_values(index, path, kms)
         can_be_opened |= has_values is not None
         agreeing += bool(has_values)
     if not can_be_opened and index.manifest.material is None:

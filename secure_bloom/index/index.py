@@ -12,14 +12,15 @@ from secure_bloom.display import Summarized, choices, listed, names, warn
 from secure_bloom.errors import ColumnError, IndexWarning, KeyNotFoundError, UnsupportedError
 from secure_bloom.index import compaction
 from secure_bloom.index.building import BUDGET
-from secure_bloom.index.column_index import ColumnIndex, Coverage, open_column, with_newest
+from secure_bloom.index.column_index import ColumnIndex, open_column, with_newest
+from secure_bloom.index.coverage import ListedCoverage
 from secure_bloom.index.folder import IndexFolder, indexed_columns
 from secure_bloom.index.identity import check_sample
 from secure_bloom.index.inspection import IndexInfo, inspect_index
 from secure_bloom.index.integrity import SAMPLE, IndexVerification, verify_columns
 from secure_bloom.index.lookup import Lookup, look_up
 from secure_bloom.index.rotation import IndexRotation, rotate_indexes
-from secure_bloom.index.table import Table, listing_for
+from secure_bloom.index.table import Table, coverage_for
 from secure_bloom.index.update import (
     IndexEncryption,
     UpdateResult,
@@ -181,12 +182,13 @@ class Index(Summarized):
 
         def look_up_newest() -> Lookup:
             index = self.column(column)
-            coverage = index.coverage(listing_for(self._table, index))
+            coverage = coverage_for(self._table, index)
             try:
-                check_sample(index, coverage.places.keys(), self._kms or NO_KEYS)
+                check_sample(index, coverage, self._kms or NO_KEYS)
             except UnsupportedError as error:
                 warn(IndexWarning(f"the index covers no file: {error}"))
-                coverage = Coverage({}, sorted([*coverage.places, *coverage.uncovered]))
+                coverage = ListedCoverage(index.segments, {},
+                                          sorted([*coverage.places, *coverage.uncovered]))
             return look_up(index, coverage, values)
 
         return with_newest(look_up_newest)

@@ -176,4 +176,4 @@ def _add_content(info: IndexInfo, index: ColumnIndex, listing: Mapping[str, Stam
     info.row_groups = sum(segment.row_groups for segment in segments)
     info.pairs = sum(segment.pairs for segment in segments)
     info.bytes = sum(segment.size for segment in segments)
-    info.covered, info.uncovered = len(coverage.places), len(coverage.uncovered)
+    info.covered, info.uncovered = coverage.num_covered, len(coverage.uncovered)

@@ -11,13 +11,13 @@ import numpy as np
 from secure_bloom.display import count
 from secure_bloom.errors import FormatError, SecureBloomError
 from secure_bloom.findings import CheckResult, Finding
-from secure_bloom.index.column_index import ColumnIndex, Place
+from secure_bloom.index.column_index import ColumnIndex
 from secure_bloom.index.column_segments import Portion, column_hashes, leaf_column
-from secure_bloom.index.file_table import FileEntry, content_id, footer_digest
+from secure_bloom.index.coverage import Place
+from secure_bloom.index.file_entry import FileEntry, content_id, footer_digest
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.geometry import MAX_GROUP_BITS, pack
 from secure_bloom.index.manifest import Manifest
-from secure_bloom.index.sealing import MAGIC
 from secure_bloom.index.segment import Segment, SegmentInfo
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.index.table import Table
@@ -111,23 +111,23 @@ class ColumnVerification:
 
     def _open_valid(self, manifest: Manifest) -> ColumnIndex:
         """Return the index with its valid segments only."""
-        valid = {}
+        valid = []
         for info in manifest.body.segments:
             try:
-                valid[info.id] = self._check_segment(manifest, info)
+                valid.append(self._check_segment(manifest, info))
             except SecureBloomError as error:
                 self._report("segment", f"{error.message}; delete this file, and update the index",
                              self._folder.segment_path(info.name))
-        infos = tuple(info for info in manifest.body.segments if info.id in valid)
-        body = replace(manifest.body, segments=infos)
+        body = replace(manifest.body, segments=tuple(segment.info for segment in valid))
         return ColumnIndex(self._folder, manifest.next(body, manifest.version), valid)
 
     def _check_segment(self, manifest: Manifest, info: SegmentInfo) -> Segment:
         read_at = self._folder.open_segment(info)
-        if read_at(0, len(MAGIC)) != MAGIC:
-            raise FormatError("the segment does not begin as segments do")
         segment = Segment(info, manifest.key.segment(bytes.fromhex(info.id)), read_at)
+        if read_at(0, len(segment.magic)) != segment.magic:
+            raise FormatError("the segment does not begin as segments do")
         files = segment.files
+        files.check()
         if (segment.pairs, len(files), files.num_row_groups) != \
                 (info.pairs, info.files, info.row_groups):
             raise FormatError("the totals in the manifest are not those of the segment")
@@ -175,13 +175,16 @@ class ColumnVerification:
 
     def _look_up(self, index: ColumnIndex, path: str, place: Place, portion: Portion) -> None:
         segment, hashes = index.segments[place.segment], np.unique(portion.hashes)
+        group = segment.files.first_group_of(place.file) + portion.row_group
         parts = parts_of(np.array(portion.range, np.uint64))
+        has_ranges = segment.files.entry(place.file).has_ranges
         fingerprints = index.manifest.key.fingerprints(hashes)
         found = np.zeros(hashes.size, bool)
         for read in segment.reads(fingerprints):
             match = segment.find(fingerprints, read, segment.read_page(read))
-            is_here = (match.files == place.file) & (match.row_groups == portion.row_group) \
-                & (parts_of(match.ranges) & parts == parts)
+            is_here = match.groups == group
+            if has_ranges:
+                is_here &= parts_of(match.ranges) & parts == parts
             found[match.probes[is_here]] = True
         self._result.values += hashes.size
         missing = int(np.count_nonzero(~found))
@@ -258,14 +261,11 @@ def _batches(segment: Segment) -> Iterator[tuple[int, int]]:
 def _entries(index: ColumnIndex) -> dict[str, list[FileEntry]]:
     """Return the versions of each file that the index knows, the oldest first."""
     found: dict[str, list[FileEntry]] = {}
-    for segment in index.segments:
-        for number, path in enumerate(segment.files.paths):
-            entry = segment.files.entry(number)
-            again = index.manifest.body.restamped.get(path)
-            if again is not None and again.content == entry.content:
-                entry = entry._replace(**again.stamp._asdict(), footer=again.footer)
-            if entry.size >= 0:
-                found.setdefault(path, []).append(entry)
+    for number, segment in enumerate(index.segments):
+        for file in range(len(segment.files)):
+            entry = index.entry(Place(number, file))
+            if not entry.is_void:
+                found.setdefault(entry.path, []).append(entry)
     return {path: sorted(entries, key=lambda entry: entry.mtime_ns)
             for path, entries in found.items()}
 

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from secure_bloom.display import Result, count
-from secure_bloom.index.column_index import ColumnIndex, Coverage, Hits
+from secure_bloom.index.column_index import ColumnIndex, Hits
+from secure_bloom.index.coverage import Coverage, Place
 from secure_bloom.sbbf.probes import is_scalar
 
 
@@ -50,7 +51,7 @@ def look_up(index: ColumnIndex, coverage: Coverage, values: Any) -> Lookup:
     found: list[dict[str, list[int]]] = [{} for _ in range(len(values))]
     is_one = len(values) == 1 and is_scalar(values[0])  # which is looked up in less time
     for hits in index.find(values[0] if is_one else values):
-        for value, path, group, _ in located(index, coverage, hits):
+        for value, path, group, _ in located(coverage, hits):
             found[value].setdefault(path, []).append(group)
         for value in hits.unanswered.tolist():
             found[value].update(all_row_groups(index, coverage, hits.segment))
@@ -58,24 +59,22 @@ def look_up(index: ColumnIndex, coverage: Coverage, values: Any) -> Lookup:
         for segment in range(len(index.segments)):
             found[value].update(all_row_groups(index, coverage, segment))
     return Lookup(list(map(_in_order, found)), coverage.uncovered,
-                  len(coverage.places) + len(coverage.uncovered))
+                  coverage.num_covered + len(coverage.uncovered))
 
 
-def located(index: ColumnIndex, coverage: Coverage,
-            hits: Hits) -> Iterator[tuple[int, str, int, int]]:
+def located(coverage: Coverage, hits: Hits) -> Iterator[tuple[int, str, int, int]]:
     """Yield hits in covered files: number of the value, path, row group and its parts."""
-    paths = index.segments[hits.segment].files.paths
     for value, file, group, parts in zip(hits.values.tolist(), hits.files.tolist(),
                                          hits.row_groups.tolist(), hits.parts.tolist(),
                                          strict=True):
-        if coverage.places.get(paths[file]) == (hits.segment, file):
-            yield value, paths[file], group, parts
+        if (path := coverage.path_at(Place(hits.segment, file))) is not None:
+            yield value, path, group, parts
 
 
 def all_row_groups(index: ColumnIndex, coverage: Coverage, segment: int) \
         -> dict[str, list[int]]:
     """Return the row groups of all covered files of a segment."""
-    counts = index.segments[segment].files.row_group_counts
+    counts = index.segments[segment].files.rows.row_group_counts
     return {path: list(range(counts[place.file])) for path, place in coverage.places.items()
             if place.segment == segment}
 

@@ -2,7 +2,7 @@
 
 ``_index/<column>/<version, 12 digits>.manifest`` is JSON:
 
-    format          "SBX2"
+    format          "SBX3"
     index_id        32 hex digits
     version         as in the name
     key_material    the index key wrapped by the column's master key (PKMT1); or
@@ -10,13 +10,18 @@
     body            base64 of a sealed module (MANIFEST, ordinal: version) with JSON:
         column      dotted path
         segments    id, tail, size, pairs, files and row_groups of each; of some also parts, the
-                    files that come before its own one: id and size of each
+                    files that come before its own one: id and size of each; and file, the name of
+                    its own one
         restamped   files that were rewritten with the same values: path -> size, mtime_ns, tag,
                     content, footer
         is_exclusive  whether only jobs of secure_bloom write to the table
         generation  SHA-256 of the table's _staging/generation when the index covered all files, if
                     it is exclusive; else null
         removed     covered files that no longer existed then
+        listed      of the visible files then: files, row_groups, bytes, and the folders that have
+                    them, or null if there are many; null without a generation
+
+The format SBX2, which is read, too, has no ``listed``.
 
 A writer creates version n + 1 only if it does not exist; a writer that comes second reads it and
 tries again. Where a store cannot do that, the segments of one of them are not listed: its files are
@@ -28,7 +33,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from secure_bloom.errors import (
@@ -37,8 +42,15 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     UnsupportedError,
 )
-from secure_bloom.index.file_table import are_normal
-from secure_bloom.index.sealing import ID_SIZE, KEY_SIZE, IndexKey, ModuleType
+from secure_bloom.index.file_pages import are_normal
+from secure_bloom.index.sealing import (
+    ID_SIZE,
+    KEY_SIZE,
+    MAGIC,
+    SBX2,
+    IndexKey,
+    ModuleType,
+)
 from secure_bloom.index.segment import SegmentInfo
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys.cache import CachedKms
@@ -46,7 +58,7 @@ from secure_bloom.keys.kms import unwrap_locally
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.storage.small_files import parse_json
 
-FORMAT = "SBX2"
+FORMATS = {magic.decode(): magic for magic in (MAGIC, SBX2)}
 _MAX_SEGMENTS = 1000  # merging keeps far fewer
 _MAX_VALUES = 16, 64  # of JSON, around the sealed body
 
@@ -68,6 +80,33 @@ class Restamp:
 
 
 @dataclass(frozen=True)
+class Listed:
+    """Totals of the visible files, all of which an index covers.
+
+    ``folders`` are those that have files, relative to the table; None: there are many.
+    """
+
+    files: int
+    row_groups: int
+    bytes: int
+    folders: tuple[str, ...] | None
+
+    def __post_init__(self) -> None:
+        numbers, texts = (self.files, self.row_groups, self.bytes), self.folders or ()
+        if any(type(one) is not int or not 0 <= one < 2**63 for one in numbers) \
+                or any(type(one) is not str for one in texts):
+            raise TypeError
+
+    @classmethod
+    def from_json(cls, fields: Any) -> Listed | None:
+        """Parse the fields; raises TypeError or ValueError if they are invalid."""
+        if fields is None:
+            return None
+        folders = fields["folders"]
+        return cls(**{**fields, "folders": None if folders is None else tuple(folders)})
+
+
+@dataclass(frozen=True)
 class Body:
     """The sealed part of a manifest; see the module."""
 
@@ -77,6 +116,7 @@ class Body:
     is_exclusive: bool = False
     generation: str | None = None
     removed: tuple[str, ...] = ()
+    listed: Listed | None = None
 
     @property
     def file_names(self) -> set[str]:
@@ -90,7 +130,12 @@ class Body:
         return json.dumps({"column": self.column,
                            "segments": [info.to_json() for info in self.segments],
                            "restamped": restamped, "is_exclusive": self.is_exclusive,
-                           "generation": self.generation, "removed": self.removed}).encode()
+                           "generation": self.generation, "removed": self.removed,
+                           "listed": self.listed and asdict(self.listed)}).encode()
+
+    def without_generation(self) -> Body:
+        """Return the body for readers that list the files."""
+        return replace(self, generation=None, removed=(), listed=None)
 
     @classmethod
     def from_json(cls, data: bytes) -> Body:
@@ -106,7 +151,7 @@ class Body:
                          in fields.pop("restamped").items()}
             segments = tuple(map(SegmentInfo.from_json, fields.pop("segments")))
             body = cls(segments=segments, restamped=restamped, removed=tuple(fields.pop("removed")),
-                       **fields)
+                       listed=Listed.from_json(fields.pop("listed", None)), **fields)
             body.check()
         except (ValueError, TypeError, KeyError, AttributeError):
             raise FormatError("the manifest cannot be understood; a newer secure_bloom may have "
@@ -166,7 +211,7 @@ class Manifest:
         sealed = self.key.manifest().seal(self.body.to_json(), ModuleType.MANIFEST, self.version)
         key = {"index_key": base64.b64encode(self.key.secret).decode()} if self.material is None \
             else {"key_material": self.material.serialize().decode()}
-        return json.dumps({"format": FORMAT, "index_id": self.key.index_id.hex(),
+        return json.dumps({"format": MAGIC.decode(), "index_id": self.key.index_id.hex(),
                            "version": self.version, **key,
                            "body": base64.b64encode(sealed).decode()}).encode()
 
@@ -175,6 +220,7 @@ class Manifest:
 class StoredManifest:
     """A manifest as it is stored, before its key is unwrapped."""
 
+    magic: bytes
     version: int
     index_id: bytes
     material: KeyMaterial | None
@@ -198,7 +244,7 @@ class StoredManifest:
             return None
         except FormatError:
             raise FormatError("the manifest of the index is malformed") from None
-        if not isinstance(fields, dict) or fields.get("format") != FORMAT:
+        if not isinstance(fields, dict) or str(fields.get("format")) not in FORMATS:
             raise UnsupportedError("the manifest of the index has an unknown format: another "
                                    "version of secure_bloom wrote it; delete the index and build "
                                    "it again")
@@ -215,7 +261,8 @@ class StoredManifest:
         if fields["version"] != version or not known.issuperset(fields) \
                 or len(index_id) != ID_SIZE or (material is None) == (key is None):
             raise ValueError
-        return cls(version, index_id, None if material is None else KeyMaterial.parse(material),
+        return cls(FORMATS[fields["format"]], version, index_id,
+                   None if material is None else KeyMaterial.parse(material),
                    None if key is None else base64.b64decode(key, validate=True),
                    base64.b64decode(fields["body"], validate=True))
 
@@ -237,7 +284,8 @@ class StoredManifest:
             If it is malformed, or belongs to another column.
         """
         key = IndexKey(self._unwrapped(kms), self.index_id)
-        body = Body.from_json(key.manifest().open(self.sealed, ModuleType.MANIFEST, self.version)
+        sealer = key.manifest().of_format(self.magic)
+        body = Body.from_json(sealer.open(self.sealed, ModuleType.MANIFEST, self.version)
                               .to_pybytes())
         if body.column != column:
             raise FormatError("this manifest belongs to the index of another column")

@@ -11,7 +11,8 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import error_location
 from secure_bloom.index.building import BUDGET
-from secure_bloom.index.file_table import FileEntry, FileTable
+from secure_bloom.index.file_entry import FileEntry
+from secure_bloom.index.file_table import FileTable
 from secure_bloom.index.geometry import (
     FINGERPRINT_BITS,
     Geometry,
@@ -23,6 +24,7 @@ from secure_bloom.index.pair_store import slice_bits_for
 from secure_bloom.index.sealing import IndexKey
 from secure_bloom.index.segment import Segment, SegmentInfo
 from secure_bloom.index.segment_writer import write_segment
+from secure_bloom.parquet.row_ranges import ALL_ROWS
 
 _TOGETHER = 1 << 20  # pairs of a slice: sources are read in requests of some hundred KB
 
@@ -88,7 +90,7 @@ class MergePlan(NamedTuple):
         """Yield, for each segment, the new numbers of its row groups; -1: the file is dropped."""
         first = 0
         for segment, kept in zip(segments, self.kept, strict=True):
-            is_kept = np.repeat(kept, segment.files.row_group_counts)
+            is_kept = np.repeat(kept, segment.files.rows.row_group_counts)
             yield np.where(is_kept, first + np.cumsum(is_kept) - 1, -1)
             first += int(np.count_nonzero(is_kept))
 
@@ -99,6 +101,9 @@ class _Source:
     def __init__(self, segment: Segment, renumbered: np.ndarray, range_bits: int, path: str):
         self._segment, self._renumbered, self._path = segment, renumbered, path
         self._range_bits = range_bits  # of the new segment
+        rows = segment.files.rows
+        self._has_ranges = None if all(rows.has_ranges) else \
+            np.repeat(rows.has_ranges, rows.row_group_counts)
         self._page: int | None = None
         self._pairs = np.empty(0, np.uint64)
 
@@ -122,6 +127,9 @@ class _Source:
     def _renumber(self, decoded: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
         fingerprints, groups, ranges = decoded
         self._segment.files.check_groups(groups)
+        if self._has_ranges is not None:
+            ranges = np.where(self._has_ranges[groups.astype(np.int64)], ranges,
+                              np.uint64(ALL_ROWS))
         new = self._renumbered[groups.astype(np.int64)]
         fingerprints <<= np.uint64(64 - FINGERPRINT_BITS)
         kept = new >= 0

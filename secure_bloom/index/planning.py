@@ -20,10 +20,10 @@ from secure_bloom.errors import (
 )
 from secure_bloom.index.column_index import (
     ColumnIndex,
-    Coverage,
     open_column,
     opened_before,
 )
+from secure_bloom.index.coverage import Coverage
 from secure_bloom.index.folder import indexed_columns
 from secure_bloom.index.identity import Identity, allowed_keys, check_sample
 from secure_bloom.index.lookup import located
@@ -83,10 +83,9 @@ class KnownFiles:
         for index, coverage in self._indexes:
             place = coverage.places.get(relative)
             if place is not None:
-                files = index.files(place)
-                return KnownFile(self._listing[relative], files.parsed_schemas[place.file],
-                                 files.row_group_counts[place.file],
-                                 files.row_counts[place.file])
+                entry = index.entry(place)
+                return KnownFile(self._listing[relative], index.schema(place), entry.row_groups,
+                                 entry.rows)
         return None
 
 
@@ -182,7 +181,7 @@ class FolderIndexes:
     def check(self, index: ColumnIndex, coverage: Coverage) -> bool:
         """Whether an index may be used, according to some of the files that it covers."""
         def is_checked() -> bool:
-            check_sample(index, coverage.places.keys(), self._kms or NO_KEYS)
+            check_sample(index, coverage, self._kms or NO_KEYS)
             return True
 
         return self.opens_all or self.attempt(index.column, is_checked) or False
@@ -246,7 +245,7 @@ class ListedIndexes:
         footers, keys = set(), []
         for column, opened in self._opened.items():
             if opened is not None and (place := opened[1].places.get(relative)) is not None:
-                footers.add(opened[0].footer(place))
+                footers.add(opened[0].entry(place).footer)
                 keys.append((column, allowed_keys(opened[0])))
         return Identity(footers.pop(), tuple(keys)) if len(footers) == 1 else None
 
@@ -332,7 +331,7 @@ class ListedIndexes:
         with_rows: dict[str, dict[int, int]] = {}
         for one in hits:
             for _, path, group, parts in \
-                    located(index, coverage, one) if one.segment in answered else ():
+                    located(coverage, one) if one.segment in answered else ():
                 of_file = with_rows.setdefault(path, {})
                 of_file[group] = of_file.get(group, 0) | parts
         return found | with_rows

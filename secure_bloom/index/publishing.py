@@ -79,6 +79,6 @@ def drop_missing(folder: IndexFolder, kms: CachedKms | None) -> None:
         stored = {info.base_name for info in folder.infos()}
         kept = tuple(info for info in body.segments if stored.issuperset(info.file_names))
         return None if len(kept) == len(body.segments) \
-            else replace(body, segments=kept, generation=None, removed=())
+            else replace(body.without_generation(), segments=kept)
 
     publish(folder, kms, change)

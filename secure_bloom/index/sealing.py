@@ -10,7 +10,9 @@ rewrites one small file. HKDF-SHA256 derives the other keys from it, with the in
 A sealed module is an encrypted module as in Parquet (:mod:`secure_bloom.crypto.modules`). Its AAD
 binds it to its position:
 
-    "SBX2" | index id (16) | segment id (16) | module type (1) | ordinal (8, little-endian)
+    format (4) | index id (16) | segment id (16) | module type (1) | ordinal (8, little-endian)
+
+The format is that of the segment or manifest, SBX2 or SBX3.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from secure_bloom.crypto.modules import Bytes, ModuleCipher
 
-MAGIC = b"SBX2"
+MAGIC = b"SBX3"
+SBX2 = b"SBX2"  #: the format before, which is read, too
 KEY_SIZE = 32
 ID_SIZE = 16  #: bytes of the id of an index or a segment
 
@@ -41,6 +44,7 @@ class ModuleType(IntEnum):
     FILES = 2
     FOOTER = 3
     MANIFEST = 4
+    FILE_PAGE = 5
 
 
 class IndexKey:
@@ -63,11 +67,11 @@ class IndexKey:
 
     def segment(self, segment_id: bytes) -> Sealer:
         """Return what seals the modules of a segment."""
-        return Sealer(self._derive(b"segment" + segment_id), self.index_id, segment_id)
+        return Sealer(self._derive(b"segment" + segment_id), self.index_id + segment_id)
 
     def manifest(self) -> Sealer:
         """Return what seals the bodies of manifests."""
-        return Sealer(self._derive(b"manifest"), self.index_id, bytes(ID_SIZE))
+        return Sealer(self._derive(b"manifest"), self.index_id + bytes(ID_SIZE))
 
     def fingerprints(self, hashes: np.ndarray) -> np.ndarray:
         """Return keyed fingerprints, uint64: half an AES block of each XXH64 hash and zeros."""
@@ -102,10 +106,24 @@ class IndexKey:
 
 
 class Sealer:
-    """Seals and opens the modules of one segment, or of the manifests."""
+    """Seals and opens the modules of one segment, or of the manifests.
 
-    def __init__(self, key: bytes, index_id: bytes, segment_id: bytes):
-        self._cipher, self._prefix = ModuleCipher(key), MAGIC + index_id + segment_id
+    Parameters
+    ----------
+    key : bytes
+    place : bytes
+        Id of the index, and of the segment.
+    magic : bytes
+        The format.
+    """
+
+    def __init__(self, key: bytes, place: bytes, magic: bytes = MAGIC):
+        self._key, self._place = key, place
+        self._cipher, self._prefix = ModuleCipher(key), magic + place
+
+    def of_format(self, magic: bytes) -> Sealer:
+        """Return what opens the modules of a format."""
+        return self if self._prefix.startswith(magic) else Sealer(self._key, self._place, magic)
 
     def seal(self, plaintext: Bytes, kind: ModuleType, ordinal: int = 0) -> bytes:
         """Return a sealed module."""

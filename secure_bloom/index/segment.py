@@ -1,19 +1,22 @@
 """A segment of an index: an immutable file of sealed pages, and the files that it covers.
 
-    "SBX2"              4 bytes
+    "SBX3"              4 bytes
     pages               sealed (PAGE, ordinal: page)
+    pages of files      sealed (FILE_PAGE, ordinal: page), see secure_bloom.index.file_pages
     directory           sealed in parts of 65,536 pages (DIRECTORY, ordinal: part): offset of the
                         first page (8 bytes), then the sizes of the sealed pages (4 bytes each)
     file table          sealed (FILES), see secure_bloom.index.file_table
     footer              sealed (FOOTER), JSON: pairs, column type, geometry, offsets of directory
                         and file table
-    length of footer    4 bytes, little-endian, then "SBX2"
+    length of footer    4 bytes, little-endian, then "SBX3"
 
 Numbers are little-endian. The manifest records where the tail begins, so that one read opens a
 segment. What a segment covers is determined by its own file table alone.
 
 The first bytes of a segment may be in files of their own, its parts. The bytes of the segment are
 those of the parts in the order of the manifest, then those of the segment's own file.
+
+Segments of the format SBX2 have no pages of files, and another file table.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -29,10 +33,10 @@ import pyarrow as pa
 
 from secure_bloom.crypto.modules import OVERHEAD, Bytes
 from secure_bloom.errors import FormatError, UnsupportedError
-from secure_bloom.index.file_table import FileTable
+from secure_bloom.index.file_table import FileDirectory, FileTable, Location
 from secure_bloom.index.geometry import Geometry
 from secure_bloom.index.pages import Page
-from secure_bloom.index.sealing import MAGIC, ModuleType, Sealer
+from secure_bloom.index.sealing import MAGIC, SBX2, ModuleType, Sealer
 from secure_bloom.sbbf.column_type import PHYSICAL_TYPES, ColumnType
 from secure_bloom.storage.small_files import parse_json
 
@@ -68,7 +72,8 @@ class SegmentInfo:
     """What the manifest records of a segment.
 
     ``tail`` is the offset from which a reader reads to open it; the other numbers are totals.
-    ``parts`` are the files that come before its own one.
+    ``parts`` are the files that come before its own one, which is named after ``file``. That is
+    another id than the segment's if a part of it was written again.
     """
 
     id: str
@@ -78,11 +83,12 @@ class SegmentInfo:
     files: int
     row_groups: int
     parts: tuple[Part, ...] = ()
+    file: str = ""
 
     @property
     def name(self) -> str:
         """Name of the file that has the end of the segment."""
-        return self.id + SUFFIX
+        return (self.file or self.id) + SUFFIX
 
     @property
     def file_names(self) -> list[str]:
@@ -96,10 +102,7 @@ class SegmentInfo:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields in the types of JSON."""
-        fields = asdict(self)
-        if not self.parts:  # readers without support for parts refuse them
-            del fields["parts"]
-        return fields
+        return {name: value for name, value in asdict(self).items() if value not in ((), "")}
 
     @classmethod
     def from_json(cls, fields: Any) -> SegmentInfo:
@@ -107,13 +110,13 @@ class SegmentInfo:
         try:
             parts = tuple(Part(**part) for part in fields.get("parts", ()))
             found = cls(**{**fields, "parts": parts})
-            ids = [found.id, *(part.id for part in parts)]
-            are_ids = all(map(_ID.fullmatch, ids))  # they become names of files
+            files = [fields.get("file", found.id), *(part.id for part in parts)]
+            are_ids = all(map(_ID.fullmatch, (found.id, *files)))  # they become names of files
         except (TypeError, AttributeError):
             raise FormatError(_BAD_INFO) from None
         numbers = (found.tail, found.size, found.pairs, found.files, found.row_groups,
                    *(part.size for part in parts))
-        if not are_ids or len({*ids}) < len(ids) \
+        if not are_ids or len({*files}) < len(files) \
                 or any(type(one) is not int or not 0 <= one < 2**63 for one in numbers) \
                 or not found.parts_size <= found.tail <= found.size:
             raise FormatError(_BAD_INFO)
@@ -121,14 +124,14 @@ class SegmentInfo:
 
 
 class Match(NamedTuple):
-    """Fingerprints that a segment has: positions in the argument, file numbers, row groups.
+    """Fingerprints that a segment has: positions in the argument, row groups of the segment.
 
-    ``ranges`` are those of the rows that may have the value; see :mod:`.row_ranges`.
+    ``ranges`` are those of the rows that may have the value; see :mod:`.row_ranges`. Groups and
+    ranges are uint64; they say nothing of files whose ranges are not true any more.
     """
 
     probes: np.ndarray
-    files: np.ndarray
-    row_groups: np.ndarray
+    groups: np.ndarray
     ranges: np.ndarray
 
 
@@ -151,16 +154,20 @@ class Segment:
         Of this segment.
     read_at : callable
         Reads from the file.
+    location : callable, optional
+        Makes a context manager that adds to errors where they are.
     """
 
-    def __init__(self, info: SegmentInfo, sealer: Sealer, read_at: ReadAt):
-        self.info, self._sealer, self._read_at = info, sealer, read_at
+    def __init__(self, info: SegmentInfo, sealer: Sealer, read_at: ReadAt,
+                 location: Location = nullcontext):
+        self.info, self._read_at, self._location = info, read_at, location
         if info.size - info.tail > _MAX_TAIL:
             raise FormatError("the manifest describes a segment whose tail is too large to read")
         tail = read_at(info.tail, info.size - info.tail)
-        if len(tail) < 8 or tail[-4:] != MAGIC:
+        if len(tail) < 8 or tail[-4:] not in (MAGIC, SBX2):
             raise FormatError("this is not a complete segment of an index")
-        end = len(tail) - 8
+        self.magic, end = tail[-4:], len(tail) - 8
+        self._sealer = sealer.of_format(self.magic)
         length = int.from_bytes(tail[end:end + 4], "little")
         if length > end:
             raise FormatError("the footer of the segment is longer than the segment")
@@ -173,13 +180,34 @@ class Segment:
         if not info.tail <= footer.files <= info.size - 8 - length \
                 or footer.files - footer.directory != directory_size:
             raise FormatError("the footer of the segment has invalid offsets")
-        start = footer.files - info.tail
-        self.files = FileTable.from_buffer(self._open(tail[start:end - length], ModuleType.FILES))
+        table = self._open(tail[footer.files - info.tail:end - length], ModuleType.FILES)
+        self._end_of_pages = footer.directory
+        self.files = FileTable.from_sbx2(table) if self.magic == SBX2 \
+            else self._paged_files(FileDirectory.parse(table), tail)
         self._parts: dict[int, np.ndarray] = {}  # offsets of the pages, and the end of the last
         if footer.directory >= info.tail:
             for part in range(num_parts):
                 at, size = self._place_of(part)
                 self._add_part(part, tail[at - info.tail:at - info.tail + size])
+
+    def _paged_files(self, directory: FileDirectory, tail: bytes) -> FileTable:
+        """Return the file table; ``tail`` may have all its pages, or none."""
+        ends = self._directory - np.cumsum(directory.sizes[::-1])[::-1]
+        bounds = np.append(ends, self._directory)
+        self._end_of_pages = int(bounds[0])
+        if directory.sizes.max() > MAX_PAGE or bounds[0] < len(MAGIC):
+            raise FormatError("the file table of a segment has invalid sizes")
+        before = self.info.tail
+        kept = tail[bounds[0] - before:self._directory - before] if bounds[0] >= before else b""
+
+        def read(first: int, last: int) -> list[pa.Buffer]:
+            start, size = int(bounds[first]), int(bounds[last] - bounds[first])
+            at = start - int(bounds[0])
+            data = memoryview(kept[at:at + size] if kept else self._read_at(start, size))
+            return [self._open(data[bounds[page] - start:bounds[page + 1] - start],
+                               ModuleType.FILE_PAGE, page) for page in range(first, last)]
+
+        return FileTable.stored(directory, read, self._location)
 
     def reads(self, fingerprints: np.ndarray) -> list[PageRead]:
         """Return which pages to read to look up fingerprints."""
@@ -199,8 +227,7 @@ class Segment:
         page = Page(self._open(module, ModuleType.PAGE, read.page), self.geometry.layout)
         _, buckets, remainders = self.geometry.place(fingerprints[read.probes])
         found, places = page.find(buckets, remainders, self.geometry.place_bits)
-        groups, ranges = self.geometry.groups_and_ranges(places)
-        return Match(read.probes[found], *self.files.locate(groups), ranges)
+        return Match(read.probes[found], *self.geometry.groups_and_ranges(places))
 
     def read_page(self, read: PageRead) -> bytes:
         """Read a sealed page."""
@@ -244,7 +271,7 @@ class Segment:
         if sizes.max(initial=0) > MAX_PAGE:
             raise FormatError("the directory of a segment names a page that is too large to read")
         ends = np.cumsum(sizes, dtype=np.int64)
-        if not len(MAGIC) <= first <= self._directory - int(ends[-1]):
+        if not len(MAGIC) <= first <= self._end_of_pages - int(ends[-1]):
             raise FormatError("the directory of a segment has invalid offsets")
         self._parts[part] = first + np.append(0, ends)
 

@@ -29,6 +29,7 @@ from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.storage.files import Output, open_output
 
 _TAIL = 4 * 1024 * 1024  # a larger directory is read in parts
+_FEW_FILES = 64 * 1024  # bytes of pages of files that are read together with the directory
 _BUFFER = 1024 * 1024
 
 
@@ -161,16 +162,21 @@ class _Writer:
                  parts: tuple[Part, ...] = ()) -> SegmentInfo:
         """Append what follows the pages; return what the manifest records of the segment."""
         before = sum(part.size for part in parts)
+        start_of_pages = before + self.size
+        file_sizes = [self.add(sealer.seal(page.to_bytes(), ModuleType.FILE_PAGE, number))
+                      for number, page in enumerate(files.all_pages())]
         directory = before + self.size
         self._add_directory(sealer, written.sizes)
         start_of_files = before + self.size
-        self.add(sealer.seal(files.to_bytes(), ModuleType.FILES))
+        self.add(sealer.seal(files.directory._replace(sizes=np.array(file_sizes)).to_bytes(),
+                             ModuleType.FILES))
         fields = {"pairs": written.pairs, "column_type": column_type_json(column_type),
                   "geometry": geometry.to_json(), "directory": directory, "files": start_of_files}
         footer = sealer.seal(json.dumps(fields).encode(), ModuleType.FOOTER)
         self.add(footer + len(footer).to_bytes(4, "little") + MAGIC)
         self.flush()
-        tail = directory if start_of_files - directory <= _TAIL else start_of_files
+        tail = start_of_files if start_of_files - directory > _TAIL \
+            else directory if directory - start_of_pages > _FEW_FILES else start_of_pages
         return SegmentInfo(segment_id.hex(), tail, before + self.size, written.pairs, len(files),
                            files.num_row_groups, parts)
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pyarrow.fs as pa_fs
 
 from secure_bloom.index.column_index import ColumnIndex
+from secure_bloom.index.coverage import Coverage
 from secure_bloom.index.stamps import Stamp, stamps
 from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.small_files import MAX_MARKER, read_small
@@ -73,14 +74,28 @@ class Table(NamedTuple):
         return hashlib.sha256(content).hexdigest()
 
 
+def is_trusted(table: Table, index: ColumnIndex) -> bool:
+    """Whether the table has the files of the last update of an index, so none need be listed.
+
+    That is so if only jobs of ours write to the table, and none has since then.
+    """
+    generation = index.manifest.body.generation
+    return generation is not None and generation == table.generation()
+
+
+def coverage_for(table: Table, index: ColumnIndex) -> Coverage:
+    """Return which files of a table an index covers; they are listed if that is necessary."""
+    trusted = index.trusted() if is_trusted(table, index) else None
+    if trusted is not None:
+        return trusted
+    return index.coverage(listing_for(table, index))
+
+
 def listing_for(table: Table, index: ColumnIndex, folder: str | None = None,
                 check: Check | None = None) -> dict[str, Stamp]:
-    """Return the listing for a lookup, as :meth:`Table.listing`.
-
-    It is that of the last update if only jobs of ours write to the table, and none has since then.
-    """
+    """Return the listing for a lookup, as :meth:`Table.listing`; if possible, of the index."""
     body = index.manifest.body
-    if body.generation is None or body.generation != table.generation():
+    if not is_trusted(table, index):
         return table.listing(folder, check)
     removed, prefix = set(body.removed), table.prefix(folder or table.path)
     known = index.stamps

@@ -21,7 +21,7 @@ from secure_bloom.index.column_keys import UNENCRYPTED, master_keys
 from secure_bloom.index.column_segments import INDEXED, RESTAMPED, SegmentMaker, Segments
 from secure_bloom.index.column_update import ColumnUpdate, new_manifest
 from secure_bloom.index.compaction import Merge, merge_here, merge_tiers
-from secure_bloom.index.file_table import are_normal
+from secure_bloom.index.file_pages import are_normal
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.publishing import drop_missing, publish
 from secure_bloom.index.stamps import Stamp

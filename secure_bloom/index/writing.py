@@ -19,7 +19,7 @@ from secure_bloom.errors import ColumnError, IndexWarning, SecureBloomError
 from secure_bloom.index.column_segments import INDEXED, SegmentMaker, Segments, SentKey
 from secure_bloom.index.column_update import new_manifest, publish_segments
 from secure_bloom.index.compaction import merge_tiers, vacuum
-from secure_bloom.index.file_table import content_id, footer_digest
+from secure_bloom.index.file_entry import content_id, footer_digest
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest, Restamp
 from secure_bloom.index.pair_store import pairs_in_memory

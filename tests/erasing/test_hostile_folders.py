@@ -8,7 +8,7 @@ import pytest
 
 from secure_bloom import erase, reencrypt, write_dataset
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.index import identity
+from secure_bloom.index import coverage
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.local_files import temporary_name
 from secure_bloom.storage.table_names import job_of
@@ -23,7 +23,7 @@ def test_a_planted_index_hides_no_row(tmp_path, monkeypatch):
     write_people(tmp_path / "0.parquet", range(100, 104), encryption=None)
     for number in range(1, 5):
         shutil.copy(tmp_path / "0.parquet", tmp_path / f"{number}.parquet")
-    monkeypatch.setattr(identity.SystemRandom, "sample",
+    monkeypatch.setattr(coverage.SystemRandom, "sample",
                         lambda self, paths, count: sorted(paths, reverse=True)[:count])
     plant(tmp_path, "ssn", KMS)
     result = erase(tmp_path, "ssn", ssn(3), KMS, max_share=1)

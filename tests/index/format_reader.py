@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from xxhash import xxh64_intdigest
 
-PAGE, DIRECTORY, FILES, FOOTER, MANIFEST = range(5)
+PAGE, DIRECTORY, FILES, FOOTER, MANIFEST, FILE_PAGE = range(6)
 
 
 class Refused(Exception):
@@ -29,10 +29,10 @@ def derive(key, index_id, info):
     return HKDF(hashes.SHA256(), 32, index_id, info).derive(key)
 
 
-def opened(module, key, index_id, segment_id, kind, ordinal):
+def opened(module, key, index_id, segment_id, kind, ordinal, magic):
     if len(module) < 32 or struct.unpack("<I", module[:4])[0] != len(module) - 4:
         raise Refused("length of a module")
-    aad = b"SBX2" + index_id + segment_id + struct.pack("<BQ", kind, ordinal)
+    aad = magic + index_id + segment_id + struct.pack("<BQ", kind, ordinal)
     try:
         return AESGCM(key).decrypt(module[4:16], module[16:], aad)
     except InvalidTag:
@@ -60,7 +60,7 @@ class Index:
 
     def __init__(self, folder, column, unwrap=None):
         version, outer = newest_manifest(folder)
-        if outer.get("format") != "SBX2" or outer.get("version") != version:
+        if outer.get("format") not in ("SBX2", "SBX3") or outer.get("version") != version:
             raise Refused("format or version")
         fields_of(json.dumps(outer), "format", "index_id", "version", "body",
                   "index_key" if "index_key" in outer else "key_material")
@@ -68,9 +68,9 @@ class Index:
         self.key = base64.b64decode(outer["index_key"]) if "index_key" in outer \
             else unwrap(outer["key_material"])
         body = opened(base64.b64decode(outer["body"]), derive(self.key, self.id, b"manifest"),
-                      self.id, bytes(16), MANIFEST, version)
+                      self.id, bytes(16), MANIFEST, version, outer["format"].encode())
         body = fields_of(body, "column", "segments", "restamped", "is_exclusive", "generation",
-                         "removed")
+                         "removed", *(["listed"] if outer["format"] == "SBX3" else []))
         if body["column"] != column:
             raise Refused("another column")
         self.restamped = body["restamped"]
@@ -116,7 +116,7 @@ def parts_of(range_):
 
 class Segment:
     def __init__(self, index, folder, info):
-        parts = info.pop("parts", [])
+        parts, file = info.pop("parts", []), info.pop("file", info["id"])
         info = fields_of(json.dumps(info), "id", "tail", "size", "pairs", "files", "row_groups")
         self.index, self.id, self.data = index, bytes.fromhex(info["id"]), b""
         for part in parts:
@@ -125,9 +125,11 @@ class Segment:
             if len(data) != part["size"]:
                 raise Refused("size of a part")
             self.data += data
-        self.data += (folder / f"{info['id']}.seg").read_bytes()
+        self.data += (folder / f"{file}.seg").read_bytes()
         self.segment_key = derive(index.key, index.id, b"segment" + self.id)
-        if len(self.data) != info["size"] or self.data[:4] != b"SBX2" or self.data[-4:] != b"SBX2":
+        self.magic = self.data[:4]
+        if len(self.data) != info["size"] or self.magic not in (b"SBX2", b"SBX3") \
+                or self.data[-4:] != self.magic:
             raise Refused("size or magic of a segment")
         end = len(self.data) - 8
         size = struct.unpack("<I", self.data[end:end + 4])[0]
@@ -145,16 +147,41 @@ class Segment:
             raise Refused("geometry")
         self.physical_type = footer["column_type"]["physical_type"]
         table = self.open(footer["files"], end - size - footer["files"], FILES)
-        self.files = file_table(table)
+        starts = [footer["directory"], footer["files"]]
+        if self.magic == b"SBX2":
+            self.files = file_table(table)
+        else:
+            sizes, self.files = self.paged_files(table, footer["directory"])
+            starts.append(footer["directory"] - sum(sizes))
         self.pages = list(self.directory(footer["directory"]))
-        if info["tail"] not in (footer["directory"], footer["files"]) \
+        if info["tail"] not in starts \
                 or (len(self.files), sum(row["row_groups"] for row in self.files),
                     footer["pairs"]) != (info["files"], info["row_groups"], info["pairs"]):
             raise Refused("totals")
 
     def open(self, offset, size, kind, ordinal=0):
         return opened(self.data[offset:offset + size], self.segment_key, self.index.id, self.id,
-                      kind, ordinal)
+                      kind, ordinal, self.magic)
+
+    def paged_files(self, table, end):
+        """The sizes of the pages of files, and all rows."""
+        content = Content(table)
+        n, page_files, m = content.numbers(3, "i")
+        num_pages = -(-n // page_files)
+        groups, sizes = content.numbers(num_pages, "i"), content.numbers(num_pages, "i")
+        schemas = content.texts(m)
+        content.check_end()
+        rows, at = [], end - sum(sizes)
+        for number, size in enumerate(sizes):
+            page = Content(self.open(at, size, FILE_PAGE, number), 4 * 2**20)
+            some = page.rows(*page.numbers(1, "i"), has_ranges=True)
+            page.check_end()
+            if len(some) != min(page_files, n - len(rows)) \
+                    or sum(row["row_groups"] for row in some) != groups[number]:
+                raise Refused("page of files")
+            rows += some
+            at += size
+        return sizes, checked(rows, schemas)
 
     def directory(self, offset):
         left, part = 2**self.page_bits, 0
@@ -186,8 +213,10 @@ class Segment:
                     stored = int.from_bytes(content[at:at + width], "little")
                     if stored >> self.place_bits == remainder:
                         place = stored & 2**self.place_bits - 1
-                        yield *self.place(place >> self.range_bits), \
-                            place & 2**self.range_bits - 1 if self.range_bits else 1
+                        path, number, group = self.place(place >> self.range_bits)
+                        has_ranges = self.range_bits and self.files[number]["ranges"]
+                        yield path, number, group, \
+                            place & 2**self.range_bits - 1 if has_ranges else 1
                 entry += 1
             else:
                 here += 1
@@ -201,42 +230,60 @@ class Segment:
         raise Refused("row group")
 
 
-def file_table(data):
-    """The rows of a file table."""
-    [size] = struct.unpack("<q", data[:8])
-    if size > 128 * 2**20:
-        raise Refused("size of a file table")
-    data = pa.Codec("zstd").decompress(data[8:], decompressed_size=size, asbytes=True)
-    n, m = struct.unpack("<ii", data[:8])
-    at = 8
+class Content:
+    """Compressed content of the file table."""
 
-    def numbers(count, kind):
-        nonlocal at
+    def __init__(self, stored, limit=128 * 2**20):
+        [size] = struct.unpack("<q", stored[:8])
+        if size > limit:
+            raise Refused("size of a file table")
+        self.data = pa.Codec("zstd").decompress(stored[8:], decompressed_size=size, asbytes=True)
+        self.at = 0
+
+    def numbers(self, count, kind):
         width = struct.calcsize(f"<{kind}")
-        at += count * width
-        return [one[0] for one in struct.iter_unpack(f"<{kind}", data[at - count * width:at])]
+        self.at += count * width
+        data = self.data[self.at - count * width:self.at]
+        return [one[0] for one in struct.iter_unpack(f"<{kind}", data)]
 
-    def texts(count):
-        nonlocal at
+    def texts(self, count):
         found = []
-        for length in numbers(count, "i"):
-            found.append(data[at:at + length])
-            at += length
+        for length in self.numbers(count, "i"):
+            found.append(self.data[self.at:self.at + length])
+            self.at += length
         return found
 
-    columns = {"size": numbers(n, "q"), "mtime_ns": numbers(n, "q"), "rows": numbers(n, "q"),
-               "row_groups": numbers(n, "i"), "schema": numbers(n, "i"),
-               "content": numbers(n, "16s"), "footer": numbers(n, "16s"),
-               "path": [text.decode() for text in texts(n)],
-               "tag": [text.decode() for text in texts(n)]}
-    schemas = texts(m)
-    columns["schema"] = [schemas[number] for number in columns["schema"]]
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    def rows(self, n, has_ranges):
+        columns = {name: self.numbers(n, kind) for name, kind in (
+            ("size", "q"), ("mtime_ns", "q"), ("rows", "q"), ("row_groups", "i"), ("schema", "i"),
+            ("content", "16s"), ("footer", "16s"))}
+        columns["ranges"] = self.numbers(n, "b") if has_ranges else [1] * n
+        columns["path"] = [text.decode() for text in self.texts(n)]
+        columns["tag"] = [text.decode() for text in self.texts(n)]
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    def check_end(self):
+        if self.at != len(self.data):
+            raise Refused("file table")
+
+
+def file_table(stored):
+    """The rows of a file table of the format SBX2."""
+    content = Content(stored)
+    n, m = content.numbers(2, "i")
+    rows = content.rows(n, has_ranges=False)
+    schemas = content.texts(m)
+    content.check_end()
+    return checked(rows, schemas)
+
+
+def checked(rows, schemas):
+    """The rows with their schemas."""
     paths = [row["path"] for row in rows if row["size"] >= 0]
-    if at != len(data) or not rows or len(set(paths)) < len(paths) \
+    if not rows or len(set(paths)) < len(paths) \
             or any({"", ".", ".."} & set(path.split("/")) for path in paths):
         raise Refused("file table")
-    return rows
+    return [row | {"schema": schemas[row["schema"]]} for row in rows]
 
 
 def footer_digest(path):

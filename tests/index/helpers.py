@@ -9,7 +9,7 @@ import pyarrow.fs as pa_fs
 
 import secure_bloom
 from secure_bloom.index.building import SegmentBuilder
-from secure_bloom.index.file_table import FileEntry
+from secure_bloom.index.file_entry import FileEntry
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.merging import MergePlan
 from secure_bloom.index.segment import Segment
@@ -105,8 +105,9 @@ def find(segment, key, hashes) -> set[tuple[int, str, int]]:
     found = set()
     for read in segment.reads(fingerprints):
         match = segment.find(fingerprints, read, segment.read_page(read))
-        found |= {(int(probe), segment.files.paths[file], int(group)) for probe, file, group
-                  in zip(match.probes, match.files, match.row_groups, strict=True)}
+        located = segment.files.locate(match.groups)
+        found |= {(int(probe), segment.files.entry(file).path, int(group)) for probe, file, group
+                  in zip(match.probes, located.files, located.row_groups, strict=True)}
     return found
 
 

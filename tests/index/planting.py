@@ -3,7 +3,7 @@
 import pyarrow.fs as pa_fs
 
 from secure_bloom.index.building import SegmentBuilder
-from secure_bloom.index.file_table import FileEntry
+from secure_bloom.index.file_entry import FileEntry
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Body, Manifest
 from secure_bloom.index.table import Table

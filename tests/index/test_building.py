@@ -71,7 +71,7 @@ def test_segments_merged_one_by_one_answer_as_one_built_at_once(seed, budget):
             merged = open_segment(folder, KEY, info)
         at_once = build_segment(folder, KEY, groups, budget=budget)
         assert decoded(merged) == decoded(at_once)
-        assert merged.files.paths == at_once.files.paths
+        assert merged.files.rows.paths == at_once.files.rows.paths
         assert merged.files.first_group.tolist() == at_once.files.first_group.tolist()
 
 

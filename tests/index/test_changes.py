@@ -117,7 +117,7 @@ def test_a_deleted_file(files):
     files.open().compact()
     files.check(stored)
     [segment] = files.open().column("ssn").segments
-    assert segment.pairs == 40 and sorted(segment.files.paths) == ["0.parquet", "2.parquet"]
+    assert segment.pairs == 40 and sorted(segment.files.rows.paths) == ["0.parquet", "2.parquet"]
 
 
 def test_an_overwritten_file_of_the_same_size(files):

@@ -93,12 +93,6 @@ def test_a_disk_that_fails_is_not_a_missing_segment(tmp_path, monkeypatch):
         stored.open_segment(info)
 
 
-def test_bytes_that_are_not_a_file_table_are_refused():
-    for data in (b"", b"junk" * 100, FileTable.of([entry(0, 1)]).to_bytes()[:-20]):
-        with pytest.raises(FormatError, match="file table"):
-            FileTable.from_buffer(data)
-
-
 # --- manifests -----------------------------------------------------------------------------------
 
 def test_a_manifest_nested_too_deeply_is_refused():

@@ -42,7 +42,7 @@ def missed(index: Index, files) -> int:
         is_found = np.zeros(values.size, bool)
         for hits in column.find(values):
             assert not hits.unanswered.size
-            paths = column.segments[hits.segment].files.paths
+            paths = column.segments[hits.segment].files.rows.paths
             numbers = np.array([int(path.removesuffix(".parquet")) for path in paths])
             is_found[hits.values[
                 (numbers[hits.files] == some[rows[hits.values] // ROWS])

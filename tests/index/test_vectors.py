@@ -26,7 +26,8 @@ CASES = {path.parent.name: json.loads(path.read_text())
 
 
 def test_there_is_a_folder_for_each_vector():
-    assert CASES.keys() == indexes.GOOD.keys() | indexes.BAD.keys()
+    assert {name for name in CASES if not name.startswith(indexes.SBX2)} \
+        == indexes.GOOD.keys() | indexes.BAD.keys()
     assert all(case["name"] == f"index-{name}" for name, case in CASES.items())
 
 
@@ -106,4 +107,6 @@ def test_the_builder_makes_the_same_bytes_again(tmp_path):
     for path in sorted((tmp_path / "index").rglob("*.*")):
         stored = indexes.FOLDER / path.relative_to(tmp_path / "index")
         assert stored.read_bytes() == path.read_bytes(), stored
-    assert len(list(indexes.FOLDER.rglob("*"))) == len(list((tmp_path / "index").rglob("*")))
+    old = list(indexes.FOLDER.glob(f"{indexes.SBX2}*"))
+    assert len(list(indexes.FOLDER.rglob("*"))) - len(list((tmp_path / "index").rglob("*"))) \
+        == len(old) + sum(len(list(path.iterdir())) for path in old)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from secure_bloom import Policy
 from secure_bloom.cli import main as command_line
 from secure_bloom.errors import SecureBloomError
 from secure_bloom.index import Index
-from secure_bloom.index.file_table import FileEntry, FileTable
+from secure_bloom.index.file_entry import FileEntry
+from secure_bloom.index.file_table import FileDirectory, FileTable
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Body, StoredManifest
 from secure_bloom.index.pages import Page, PageLayout, encode
@@ -181,12 +183,15 @@ def _of_an_index(folder: Path) -> dict[str, HostileInput]:
         if found is not None:
             found.open("id", CachedKms(_KMS))
 
+    def read_page(hostile: bytes) -> None:
+        FileTable.stored(files.directory, lambda *_: [pa.py_buffer(hostile)], nullcontext).check()
+
     def read_segment(hostile: bytes) -> None:
         segment.write_bytes(hostile)
         Index.open(lake).lookup("id", [1, 2])
 
     return {"manifest": HostileInput(Path(manifest).read_bytes(), read_manifest),
             "content of a manifest": HostileInput(body.to_json(), Body.from_json),
-            "file table": HostileInput(files.to_bytes(), lambda hostile:
-                                       FileTable.from_buffer(pa.py_buffer(hostile))),
+            "file table": HostileInput(files.directory.to_bytes(), FileDirectory.parse),
+            "page of files": HostileInput(files.page(0).to_bytes(), read_page),
             "segment": HostileInput(segment.read_bytes(), read_segment)}

@@ -1,4 +1,7 @@
-"""Small indexes, good and bad: ``python -m vectors.builder.indexes``. Keys and nonces are fixed."""
+"""Small indexes, good and bad: ``python -m vectors.builder.indexes``. Keys and nonces are fixed.
+
+Those of the format SBX2 stay as an earlier version has made them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import json
 import random
 import shutil
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -18,11 +21,11 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 from xxhash import xxh64_intdigest
 
-from secure_bloom.index import geometry
+from secure_bloom.index import file_table, geometry
 from secure_bloom.index.building import SegmentBuilder
-from secure_bloom.index.file_table import FileEntry
+from secure_bloom.index.file_entry import FileEntry
 from secure_bloom.index.manifest import Body, Manifest, Restamp, wrap_index_key
-from secure_bloom.index.sealing import IndexKey, ModuleType
+from secure_bloom.index.sealing import MAGIC, IndexKey, ModuleType
 from secure_bloom.index.segment import Part, SegmentInfo
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys import InMemoryKms
@@ -31,6 +34,7 @@ from secure_bloom.parquet.row_ranges import ALL_PARTS, ALL_ROWS, parts_of
 from secure_bloom.sbbf.column_type import ColumnType
 
 FOLDER = Path(__file__).parents[1] / "index"
+SBX2 = "sbx2-"  #: how the names of vectors of that format begin
 MASTER_KEY = bytes(range(16))
 COLUMN = "person.number"
 _TYPE = ColumnType("INT64", 0, pa.int64())
@@ -42,8 +46,9 @@ _MANY_ROWS = 100_000  # of a row group
 class _Index:
     """A good index: two segments, and a file that was restamped."""
 
-    def __init__(self, folder: Path, is_encrypted: bool, has_ranges: bool = False):
-        self.folder, self.has_ranges = folder, has_ranges
+    def __init__(self, folder: Path, is_encrypted: bool, has_ranges: bool = False,
+                 moved: Container[int] = ()):
+        self.folder, self.has_ranges, self.moved = folder, has_ranges, moved
         key = IndexKey(bytes(range(100, 132)), bytes(range(50, 66)))
         self.manifest = Manifest.new(COLUMN, "pii" if is_encrypted else None, None)
         if is_encrypted:
@@ -62,6 +67,7 @@ class _Index:
         builder = SegmentBuilder(self.manifest.key, _TYPE)
         for number, groups in enumerate(files, first):
             entry = _entry(number, len(groups), _MANY_ROWS if self.has_ranges else 100)
+            entry = entry._replace(has_ranges=number not in self.moved)
             self.listing[entry.path] = entry.stamp
             added = builder.add_file(entry)
             for group, values in enumerate(groups):
@@ -142,7 +148,7 @@ def _change_geometry(index: _Index, **bits: int) -> None:
     fields = json.loads(sealer.open(data[start:-8], ModuleType.FOOTER).to_pybytes())
     fields["geometry"] |= bits
     footer = sealer.seal(json.dumps(fields).encode(), ModuleType.FOOTER)
-    data = data[:start] + footer + len(footer).to_bytes(4, "little") + b"SBX2"
+    data = data[:start] + footer + len(footer).to_bytes(4, "little") + MAGIC
     index.segment(0).write_bytes(data)
     infos = [info.to_json() | {"size": len(data)}, index.manifest.body.segments[1].to_json()]
     index.change_body(segments=infos)
@@ -161,6 +167,25 @@ def _split(index: _Index) -> list[Path]:
     infos = [replace(info, parts=tuple(parts)), index.manifest.body.segments[1]]
     index.change_body(segments=[one.to_json() for one in infos])
     return [index.folder / part.name for part in parts]
+
+
+def _rename(index: _Index) -> None:
+    """Give the file of a segment another name than the segment's."""
+    info, name = index.manifest.body.segments[0], f"{7:032x}"
+    index.segment(0).rename(index.folder / f"{name}.seg")
+    infos = [replace(info, file=name), index.manifest.body.segments[1]]
+    index.change_body(segments=[one.to_json() for one in infos])
+
+
+def _swap_file_pages(index: _Index) -> None:
+    info = index.manifest.body.segments[0]
+    data = index.segment(0).read_bytes()
+    bounds = [info.tail]  # where the pages of files begin
+    for _ in range(2):
+        bounds.append(bounds[-1] + 4 + int.from_bytes(data[bounds[-1]:bounds[-1] + 4], "little"))
+    first, second, third = bounds
+    index.segment(0).write_bytes(data[:first] + data[second:third] + data[first:second]
+                                 + data[third:])
 
 
 def _exchange_parts(index: _Index) -> None:
@@ -192,12 +217,17 @@ def _change_format(index: _Index) -> None:
 
 
 #: with the ranges of rows that have values
-HAVE_RANGES = ("ranges", "long-ranges")
+HAVE_RANGES = ("ranges", "long-ranges", "moved-rows")
+#: name -> numbers of files whose rows have moved since the ranges were noted
+MOVED = {"moved-rows": (0, 3)}
+#: name -> files of a page of the file table
+FILES_OF_A_PAGE = {"small-pages": 2, "swapped-file-pages": 1}
 
 #: name -> the one thing that is wrong
 BAD: dict[str, tuple[str, Callable[[_Index], None]]] = {
     "changed-page": ("a byte of a page was changed", _flip),
     "swapped-pages": ("two pages of a segment were exchanged", _swap_pages),
+    "swapped-file-pages": ("two pages of the file table were exchanged", _swap_file_pages),
     "swapped-segments": ("two segments were exchanged", _swap_segments),
     "truncated-segment": ("the last byte of a segment is missing", _truncate),
     "missing-segment": ("a segment is missing", lambda index: index.segment(0).unlink()),
@@ -224,7 +254,7 @@ def _tear(index: _Index) -> None:
 GOOD: dict[str, tuple[bool, Callable[[_Index], object]]] = {
     "encrypted": (True, lambda index: None), "open": (False, lambda index: None),
     "small-pages": (True, lambda index: None), "torn-manifest": (True, _tear),
-    "parts": (True, _split), "ranges": (True, lambda index: None)}
+    "parts": (True, _split), "ranges": (True, lambda index: None), "moved-rows": (True, _rename)}
 
 
 # --- building ------------------------------------------------------------------------------------
@@ -243,8 +273,9 @@ def build(folder: Path) -> None:
         target = folder / name
         target.mkdir(parents=True)
         page_bits = 3 if name in ("small-pages", "swapped-pages") else 13
-        with _fixed_random(name), mock.patch.object(geometry, "_PAGE_BITS", page_bits):
-            index = _Index(target, is_encrypted, name in HAVE_RANGES)
+        with _fixed_random(name), mock.patch.object(geometry, "_PAGE_BITS", page_bits), \
+                mock.patch.object(file_table, "PAGE_FILES", FILES_OF_A_PAGE.get(name, 128)):
+            index = _Index(target, is_encrypted, name in HAVE_RANGES, MOVED.get(name, ()))
             change(index)
         asked = {"column": COLUMN, "files": [":".join(map(str, (path, *stamp))) for path, stamp
                                              in sorted(index.listing.items())],
@@ -254,22 +285,25 @@ def build(folder: Path) -> None:
         case = {"name": f"index-{name}", "operation": "lookup", "origin": "secure_bloom",
                 "checked_by": ["tests/index/format_reader.py"], "input": asked}
         case |= {"outcome": "refused", "fault": fault} if fault is not None \
-            else {"outcome": "answered", "output": {"found": list(_found(name in HAVE_RANGES)),
+            else {"outcome": "answered", "output": {"found": list(_found(name)),
                                                     "uncovered": ["new.parquet"]}}
         (target / "case.json").write_text(json.dumps(case, indent=1) + "\n")
 
 
-def _found(has_ranges: bool) -> Iterator[str]:
+def _found(name: str) -> Iterator[str]:
     for position, value in enumerate(_VALUES):
         for number, groups in enumerate(_FILES):
             for group, values in enumerate(groups):
                 if value in values:
-                    range_ = _range(group, list(values).index(value)) if has_ranges else ALL_ROWS
+                    is_known = name in HAVE_RANGES and number not in MOVED.get(name, ())
+                    range_ = _range(group, list(values).index(value)) if is_known else ALL_ROWS
                     [parts] = parts_of(np.array([range_], np.uint64)).tolist()
                     where = "" if parts == ALL_PARTS else f":{parts:08x}"
                     yield f"{position}:{number}.parquet:{group}{where}"
 
 
 if __name__ == "__main__":
-    shutil.rmtree(FOLDER, ignore_errors=True)
+    for path in FOLDER.iterdir():
+        if not path.name.startswith(SBX2):
+            shutil.rmtree(path)
     build(FOLDER)

@@ -15,7 +15,8 @@ from xxhash import xxh64_intdigest
 
 import secure_bloom
 from secure_bloom.errors import SecureBloomError
-from secure_bloom.index.file_table import FileEntry, FileTable
+from secure_bloom.index.file_entry import FileEntry
+from secure_bloom.index.file_table import FileDirectory, FileTable
 from secure_bloom.index.geometry import Geometry, pack, place_of, sorted_pairs
 from secure_bloom.index.manifest import Body, Manifest
 from secure_bloom.index.sealing import IndexKey
@@ -160,13 +161,15 @@ def plant_bomb(player: Player) -> str:
     manifest = Manifest.new("ssn", master_key, CachedKms(PLAYER))
     player.make_room(f"{_INDEX}/x")
 
-    class Bomb(FileTable):
+    class Bomb(FileDirectory):
         def to_bytes(self) -> bytes:
             return _bomb()
 
+    files = FileTable.of([])
+    files.directory = Bomb(*files.directory)
     info = write_segment(_LOCAL, str(player.folder / _INDEX), manifest.key,
                          ColumnType("BYTE_ARRAY", 0, pa.string()), Geometry.of(0, 1),
-                         [np.empty(0, np.uint64)], 0, Bomb.of([]))
+                         [np.empty(0, np.uint64)], 0, files)
     _publish(player, manifest, Body("ssn", (info,)), master_key)
     return f"under {master_key}"
 

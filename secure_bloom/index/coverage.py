@@ -1,0 +1,96 @@
+"""Which files an index covers: of those that were listed, or of those that it listed itself."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
+from random import SystemRandom
+from typing import NamedTuple, TypeAlias
+
+from secure_bloom.index.segment import Segment
+from secure_bloom.index.stamps import Stamp
+
+
+class Place(NamedTuple):
+    """Where a file is in an index: numbers of the segment, and of the file in it."""
+
+    segment: int
+    file: int
+
+
+class ListedCoverage:
+    """Which listed files an index covers.
+
+    Attributes
+    ----------
+    places : mapping of str to Place
+        The covered files by path.
+    uncovered : list of str
+        The other ones, which must be searched themselves.
+    """
+
+    def __init__(self, segments: Sequence[Segment], places: Mapping[str, Place],
+                 uncovered: list[str]):
+        self._segments, self.places, self.uncovered = segments, places, uncovered
+
+    @property
+    def num_covered(self) -> int:
+        """Number of covered files."""
+        return len(self.places)
+
+    def path_at(self, place: Place) -> str | None:
+        """Return the path of the covered file at a place; None if there is none."""
+        path = self._segments[place.segment].files.rows.paths[place.file]
+        return path if self.places.get(path) == place else None
+
+    def some_paths(self, most: int) -> Iterator[str]:
+        """Yield the paths of some covered files, chosen at random."""
+        yield from SystemRandom().sample(list(self.places), min(most, len(self.places)))
+
+
+class TrustedCoverage:
+    """The files that an index covers if only jobs of ours write, and none has since its update.
+
+    They are all files of the table. Nothing here grows with their number, except ``places``.
+
+    Parameters
+    ----------
+    segments : sequence of Segment
+    num_covered : int
+        Number of files.
+    removed : collection of str
+        Paths in segments that no longer existed.
+    all_places : callable
+        Returns the places of all files in segments, by path and stamp.
+    """
+
+    def __init__(self, segments: Sequence[Segment], num_covered: int, removed: Collection[str],
+                 all_places: Callable[[], Mapping[tuple[str, Stamp], Place]]):
+        self._segments, self.num_covered, self._removed = segments, num_covered, removed
+        self._all_places, self.uncovered = all_places, list[str]()
+
+    def path_at(self, place: Place) -> str | None:
+        """Return the path of the covered file at a place; None if there is none."""
+        entry = self._segments[place.segment].files.entry(place.file)
+        return None if entry.is_void or entry.path in self._removed else entry.path
+
+    @cached_property
+    def places(self) -> Mapping[str, Place]:
+        """The covered files by path."""
+        return {path: place for (path, _), place in self._all_places().items()
+                if path not in self._removed}
+
+    def some_paths(self, most: int) -> Iterator[str]:
+        """Yield the paths of some covered files, chosen at random."""
+        ends = list(accumulate(len(segment.files) for segment in self._segments))
+        total = ends[-1] if ends else 0
+        for number in SystemRandom().sample(range(total), min(most, total)):
+            segment = bisect_right(ends, number)
+            file = number - (ends[segment - 1] if segment else 0)
+            if (path := self.path_at(Place(segment, file))) is not None:
+                yield path
+
+
+Coverage: TypeAlias = ListedCoverage | TrustedCoverage

@@ -1,0 +1,187 @@
+"""Pages of the file table of a segment: some rows of it, column by column.
+
+    files        4 bytes: number of rows, n
+    size         n times 8 bytes; -1: the entry covers no file, because its file changed while it
+                 was read
+    mtime_ns     n times 8 bytes: as listed when the file was indexed
+    rows         n times 8 bytes: number of rows
+    row_groups   n times 4 bytes: their number; the segment numbers them through its files
+    schema       n times 4 bytes: number of the file's schema
+    content      n times 16 bytes that stay the same while an encrypted file's keys are rotated, and
+                 its filters added or removed
+    footer       n times 16 bytes: start of the SHA-256 of the stored footer
+    ranges       n times 1 byte: 1 if the ranges of its row groups are true of its rows, else 0
+    paths        relative to the table: n times 4 bytes for the lengths, then the texts
+    tags         what the filesystem tells of the version, see :mod:`secure_bloom.index.stamps`
+
+Numbers are little-endian and signed. A stored page, and the directory of the pages, is compressed
+with Zstandard, behind its length (8 bytes). An index without encryption may come from anyone, so
+the decompressed bytes are bounded, and nothing else is allocated by what it claims.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from secure_bloom.errors import UnsupportedError
+from secure_bloom.index.file_entry import DIGEST_SIZE, FileEntry
+from secure_bloom.index.stamps import Stamp
+
+MAX_FILE_PAGE = 4 * 1024 * 1024  #: bytes of a page, not compressed
+_LENGTH = struct.Struct("<q")
+_COUNT = struct.Struct("<i")
+_SBX2 = (("size", "<i8"), ("mtime_ns", "<i8"), ("rows", "<i8"), ("row_groups", "<i4"),
+         ("schema", "<i4"), ("content", f"V{DIGEST_SIZE}"), ("footer", f"V{DIGEST_SIZE}"))
+_COLUMNS = (*_SBX2, ("has_ranges", "i1"))
+
+_Text = TypeVar("_Text", str, bytes)
+
+
+class FilePage:
+    """Some rows of a file table.
+
+    Attributes
+    ----------
+    columns : dict of str to array
+        By name of the field of :class:`.FileEntry`; ``schema`` has numbers of schemas.
+    paths, tags : list of str
+    first_group : int64 array
+        First row group of each file, counted from the first file of the page, and the end of the
+        last one.
+    """
+
+    def __init__(self, columns: Mapping[str, np.ndarray], paths: list[str], tags: list[str]):
+        self.columns, self.paths, self.tags = columns, paths, tags
+        self.first_group = np.concatenate(([0], np.cumsum(columns["row_groups"], dtype=np.int64)))
+
+    @classmethod
+    def of(cls, entries: Sequence[FileEntry], numbers: Mapping[bytes, int]) -> FilePage:
+        """Make a page; ``numbers`` are those of the schemas."""
+        values = {name: [getattr(entry, name) for entry in entries] for name, _ in _COLUMNS}
+        values["schema"] = [numbers[entry.schema] for entry in entries]
+        return cls({name: np.array(values[name], kind) for name, kind in _COLUMNS},
+                   [entry.path for entry in entries], [entry.tag for entry in entries])
+
+    @classmethod
+    def parse(cls, stored: pa.Buffer | bytes, num_schemas: int) -> FilePage:
+        """Parse :meth:`to_bytes`.
+
+        Raises ValueError, OSError or struct.error if it is invalid.
+        """
+        data = decompressed(stored, MAX_FILE_PAGE)
+        [count] = _COUNT.unpack_from(data)
+        page, at = cls.read(data, _COUNT.size, count, num_schemas)
+        if at != len(data):
+            raise ValueError
+        return page
+
+    @classmethod
+    def read(cls, data: bytes, at: int, count: int, num_schemas: int, *,
+             is_sbx2: bool = False) -> tuple[FilePage, int]:
+        """Return the rows that are stored at a position, and where they end."""
+        if count < 1:
+            raise ValueError
+        columns = {}
+        for name, kind in _SBX2 if is_sbx2 else _COLUMNS:
+            columns[name] = np.frombuffer(data, kind, count, at)
+            at += columns[name].nbytes
+        if is_sbx2:
+            columns["has_ranges"] = np.ones(count, "i1")
+        paths, at = unpacked(data, at, count, _text)
+        tags, at = unpacked(data, at, count, _text)
+        page = cls(columns, paths, tags)
+        page._check(num_schemas)
+        return page, at
+
+    def _check(self, num_schemas: int) -> None:
+        columns, schemas = self.columns, self.columns["schema"]
+        if columns["row_groups"].min() < 0 or columns["rows"].min() < 0 \
+                or schemas.min() < 0 or schemas.max() >= num_schemas \
+                or not 0 <= columns["has_ranges"].min() <= columns["has_ranges"].max() <= 1 \
+                or not are_normal(self.paths):
+            raise ValueError
+
+    def to_bytes(self) -> bytes:
+        """Return the page as it is stored, before it is sealed.
+
+        Raises UnsupportedError if it is larger than readers accept.
+        """
+        data = b"".join([_COUNT.pack(len(self.paths)),
+                         *(self.columns[name].astype(kind).tobytes() for name, kind in _COLUMNS),
+                         packed(path.encode() for path in self.paths),
+                         packed(tag.encode() for tag in self.tags)])
+        if len(data) > MAX_FILE_PAGE:
+            raise UnsupportedError("the names of files are too long for an index")
+        return compressed(data)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @property
+    def num_row_groups(self) -> int:
+        """Number of row groups of all files."""
+        return int(self.first_group[-1])
+
+    def stamp(self, number: int) -> Stamp:
+        """Return the stamp of a file."""
+        return Stamp(int(self.columns["size"][number]), int(self.columns["mtime_ns"][number]),
+                     self.tags[number])
+
+    def entry(self, number: int, schemas: Sequence[bytes]) -> FileEntry:
+        """Return one row."""
+        row = {name: column[number].item() for name, column in self.columns.items()}
+        return FileEntry(**{**row, "path": self.paths[number], "tag": self.tags[number],
+                            "schema": schemas[row["schema"]],
+                            "has_ranges": bool(row["has_ranges"])})
+
+
+def are_normal(paths: Iterable[str]) -> bool:
+    """Whether paths have no empty, ``.`` or ``..`` components, so that each file has one path."""
+    joined = f"/{'/'.join(paths)}/"
+    return not any(part in joined for part in ("//", "/./", "/../", "\0"))
+
+
+def compressed(data: bytes) -> bytes:
+    """Return bytes as pages and their directory are stored."""
+    return _LENGTH.pack(len(data)) + pa.Codec("zstd").compress(data, asbytes=True)
+
+
+def decompressed(stored: pa.Buffer | bytes, limit: int) -> bytes:
+    """Undo :func:`compressed`; raises ValueError, OSError or struct.error if it is invalid."""
+    data = memoryview(stored).cast("B")
+    [size] = _LENGTH.unpack_from(data)
+    if not 0 <= size <= limit:
+        raise ValueError
+    return pa.Codec("zstd").decompress(pa.py_buffer(data[_LENGTH.size:]), decompressed_size=size,
+                                       asbytes=True)
+
+
+def packed(texts: Iterable[bytes]) -> bytes:
+    """Return the lengths of texts, then the texts."""
+    texts = list(texts)
+    return np.array([len(text) for text in texts], "<i4").tobytes() + b"".join(texts)
+
+
+def unpacked(data: bytes, at: int, count: int, read: Callable[[bytes], _Text]) \
+        -> tuple[list[_Text], int]:
+    """Return some texts that are stored at a position, and where they end."""
+    if count < 0:
+        raise ValueError
+    lengths = np.frombuffer(data, "<i4", count, at).tolist()
+    start = at + 4 * count
+    if lengths and min(lengths) < 0:
+        raise ValueError
+    ends = list(accumulate(lengths, initial=start))
+    if ends[-1] > len(data):
+        raise ValueError
+    return [read(data[first:last]) for first, last in pairwise(ends)], ends[-1]
+
+
+def _text(data: bytes) -> str:
+    return data.decode()
