@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -76,7 +77,7 @@ def find(ctx: click.Context, paths: tuple[str, ...], column: str, given: tuple[s
     not be read, 4: a key is missing, 5: encrypted data does not authenticate, whether or not rows
     were found in other files; 2: other errors.
     """
-    from secure_bloom.cli.found_rows import PLACES, ROWS, FoundRows
+    from secure_bloom.cli.found_rows import PLACES, ROWS, FoundRows, values_for
     from secure_bloom.datasets.search import Search
     form = _format(output, form, of_files, only_count, as_json)
     if output is not None and not overwrite:
@@ -90,7 +91,10 @@ def find(ctx: click.Context, paths: tuple[str, ...], column: str, given: tuple[s
         with progress("searching", hidden=is_on_screen) as advance:
             search = Search(list(paths) if len(paths) > 1 else paths[0], column, shown, kms,
                             all_files=all_files, require_encryption=require_encryption,
-                            on_error=failed.append, advance=advance, index=index)
+                            on_error=failed.append, advance=advance, index=index,
+                            # An output file must be none of the searched files.
+                            values_for=None if output is not None
+                            else partial(values_for, texts, column))
             with closing(FoundRows(search, failed, texts)) as found:
                 if output is not None:
                     with _refusing_to_replace():

@@ -27,6 +27,11 @@ _PLACES_SCHEMA = pa.schema([pa.field("file", pa.string()), pa.field("row_group",
                             pa.field("rows", pa.int64())])
 
 
+def values_for(texts: list[str], column: str, schema: pa.Schema) -> list[Any]:
+    """Parse values of a column."""
+    return parse_values(texts, find_field(schema, column).type)
+
+
 class FoundRows:
     """The rows of some values; they are found while they are written.
 
@@ -36,8 +41,7 @@ class FoundRows:
 
     def __init__(self, search: Search, failed: list[FailedFile], texts: list[str]):
         self._search, self._failed = search, failed
-        values = parse_values(texts, find_field(search.schema, search.column).type) \
-            if search.files else []
+        values = values_for(texts, search.column, search.schema) if search.is_known else []
         self._num_values = len(set(texts))
         self._rows = search.rows(values)
         self._found = self._rows.batches()
@@ -67,7 +71,7 @@ class FoundRows:
         No file is written if no file could be searched. Raises UsageError if the path is that of a
         searched file.
         """
-        if not self._search.files:
+        if not self._search.is_known:
             return
         filesystem, where = resolve(path)
         self._check_not_searched(filesystem, where, path)

@@ -16,8 +16,8 @@ from secure_bloom.datasets.dataset_file import OpenedFile, OutdatedError
 from secure_bloom.datasets.opening import open_files
 from secure_bloom.datasets.scanner import Scanner
 from secure_bloom.datasets.schemas import common_schema
-from secure_bloom.datasets.selection import select_files
-from secure_bloom.datasets.sources import Files
+from secure_bloom.datasets.selection import Selection, select_files
+from secure_bloom.datasets.sources import Files, Narrow
 from secure_bloom.errors import error_location
 from secure_bloom.keys.retrieval import OpenKeys
 from secure_bloom.policy.requirement import Requirement
@@ -28,7 +28,7 @@ from secure_bloom.reading.row_groups import row_groups_for
 from secure_bloom.storage.versions import until_unchanged
 
 if TYPE_CHECKING:
-    from secure_bloom.index.planning import IndexUse
+    from secure_bloom.index.planning import FolderIndexes, IndexUse
 
 _OPEN_FILES = 64  # that stay open from the first look until their rows are read
 
@@ -36,7 +36,8 @@ _OPEN_FILES = 64  # that stay open from the first look until their rows are read
 class FindFiles(Protocol):
     """Finds files, as :func:`.find_files` does for a source that it knows."""
 
-    def __call__(self, *, keys: OpenKeys, index: IndexUse, opens_all: bool) -> Files: ...
+    def __call__(self, *, keys: OpenKeys, index: IndexUse, opens_all: bool,
+                 narrow: Narrow | None) -> Files: ...
 
 
 def read_files(find: FindFiles, name: str | None, keys: OpenKeys, columns: list[str] | None,
@@ -55,11 +56,15 @@ def read_files(find: FindFiles, name: str | None, keys: OpenKeys, columns: list[
 def _read(find: FindFiles, keys: OpenKeys, columns: list[str] | None, condition: Condition | None,
           requirement: Requirement | None, on_missing_key: OnMissingKey,
           index: IndexUse) -> pa.Table:
-    found = find(keys=keys, index=index, opens_all=requirement is not None)
+    narrow = None if condition is None else partial(_narrowed, condition)
+    found = find(keys=keys, index=index, opens_all=requirement is not None, narrow=narrow)
     schema, selection = None, None
     schemas = None if requirement is not None or found.known is None \
         else found.known.schemas(found.paths)
-    if schemas is not None:
+    if found.narrowed is not None:
+        schema = common_schema([found.name], [found.narrowed.schema], found.partition_schema)
+        selection = Selection(found.listed, found.narrowed.rows)
+    elif schemas is not None:
         # Nothing is prepared for files that are not read: of thousands, that would take longer.
         schema = common_schema(found.paths, schemas, found.partition_schema)
         assert condition is not None  # without one, no index is used
@@ -73,6 +78,11 @@ def _read(find: FindFiles, keys: OpenKeys, columns: list[str] | None, condition:
         files = [file for file in files if file.row_groups != []]
         view = view._replace(selection=selection)
         return Scanner(view, files, columns, condition, {}).to_table()
+
+
+def _narrowed(condition: Condition, indexes: FolderIndexes) -> Files | None:
+    from secure_bloom.datasets.narrowing import compared, narrowed  # with an index only
+    return narrowed(compared(condition), lambda schema: condition, indexes)
 
 
 def _first_look(condition: Condition | None, partition_schema: pa.Schema, stack: ExitStack) \

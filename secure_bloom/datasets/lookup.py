@@ -103,7 +103,8 @@ def find(source: DatasetSource, column: str, values: object, keys: Keys = None, 
         search = Search(source, column, columns, keys, filesystem=filesystem, all_files=all_files,
                         require_encryption=require_encryption, policy=policy,
                         on_missing_key=on_missing_key,
-                        on_error=on_error, advance=advance, index=index)
+                        on_error=on_error, advance=advance, index=index,
+                        values_for=lambda _: values)
         rows = search.rows(values)
         return pa.Table.from_batches(rows.batches(), rows.schema)
 

@@ -25,9 +25,10 @@ from secure_bloom.datasets.dataset_file import (
 )
 from secure_bloom.datasets.index_use import index_use
 from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns, find_masked
-from secure_bloom.datasets.report import ScanReport, describe
+from secure_bloom.datasets.report import INDEX, ScanReport, describe
 from secure_bloom.datasets.scan import Scan, inspected
 from secure_bloom.datasets.schemas import common_schema
+from secure_bloom.datasets.selection import Selection
 from secure_bloom.datasets.sources import DatasetSource, Files, find_files
 from secure_bloom.display import count, without_credentials
 from secure_bloom.errors import (
@@ -53,7 +54,7 @@ from secure_bloom.storage.threads import in_order, pool_for
 from secure_bloom.storage.versions import until_unchanged
 
 if TYPE_CHECKING:
-    from secure_bloom.index.planning import IndexUse, KnownFiles
+    from secure_bloom.index.planning import FolderIndexes, IndexUse, KnownFiles
 
 _FIRST_ROWS = 1000  # that tell whether a column is CHAR(n)
 
@@ -79,16 +80,20 @@ class Search:
 
     The parameters are those of :func:`secure_bloom.find`. With ``opens_all``, the footer of each
     file is read and compared with what an index says of it, as with a requirement: anyone who can
-    write to the folder may have put the index there.
+    write to the folder may have put the index there. With ``values_for``, which returns the values
+    for the schema of the files, only :meth:`rows` of these may be asked for: files without them may
+    be left out.
 
     Attributes
     ----------
     schema : pyarrow.Schema
         The columns that are needed of all files that could be opened.
     paths : list of str
-        Of all files, with those that could not be opened.
+        Of all files, with those that could not be opened, and without those that were left out.
     num_files : int
-        Their number.
+        Number of all files.
+    is_known : bool
+        Whether ``schema`` is that of the files; else none could be opened.
     column, columns
         As passed.
     files : list of DatasetFile
@@ -101,7 +106,8 @@ class Search:
                  policy: Policy | FilePath | None = None,
                  on_missing_key: OnMissingKey = "error", on_error: OnError | None = None,
                  advance: Advance | None = None, index: IndexUse = "auto",
-                 opens_all: bool = False):
+                 opens_all: bool = False,
+                 values_for: Callable[[pa.Schema], object] | None = None):
         check_names(columns)
         self.column, self.columns = column, columns
         self._on_error, self._advance = on_error, advance or (lambda fraction: None)
@@ -109,13 +115,19 @@ class Search:
         opens_all |= requirement is not None
         keys = open_keys(keys, remember_denials=is_masking(on_missing_key))
         found = find_files(source, filesystem, all_files=all_files, keys=keys,
-                           index=index_use(index, on_missing_key),
-                           opens_all=opens_all)
+                           index=index_use(index, on_missing_key), opens_all=opens_all,
+                           narrow=None if values_for is None
+                           else partial(self._narrowed, values_for))
         checks = FolderChecks(requirement, found.partition_schema.names)
         self.access = FileAccess.new(found.filesystem, found.keys or keys, checks,
                                      with_source=True, on_missing_key=on_missing_key,
                                      indexes=found.listed)
+        self.narrowed = found.narrowed
+        self.selection = None if found.narrowed is None \
+            else Selection(found.listed, found.narrowed.rows)
         self.paths, self.num_files = found.paths, len(found.paths)
+        if found.narrowed is not None:
+            self.num_files += found.narrowed.num_files
         with error_location(file=found.name):
             files = self._inspected(found, None if opens_all else found.known)
             try:
@@ -123,18 +135,36 @@ class Search:
             except ColumnError:
                 if len(files) == self.num_files:  # else one of the others may have the column
                     raise
-        self._check_names(files, found.partition_schema)
-        self.files, self.schema = self._of_one_schema(files, found.partition_schema)
+        known = [file.schema for file in files]
+        if found.narrowed is not None and not known:
+            known = [found.narrowed.schema]
+        self._check_names(known, found.partition_schema)
+        self.is_known = bool(known)
+        self.files, self.schema = self._of_one_schema(files, found.partition_schema) if files \
+            else ([], common_schema([], self._needed_parts(known), found.partition_schema))
 
     def rows(self, values: object) -> MatchingRows:
         """Return the rows to find; the errors are those of :func:`secure_bloom.find`."""
-        wanted: Any = [values] if is_scalar(values) else values
-        given = plain_values(wanted)
-        lengths = self.char_lengths(given)
-        given = [*given, *(one for value in given for one in padded(value, lengths))]
-        condition = [[Predicate(self.column, "in", ValueList(given))]]
-        return MatchingRows(self, condition,
+        given = _as_list(values)
+        return MatchingRows(self, self._condition(given, self.char_lengths(given)),
                             self.schema.names if self.columns is None else self.columns)
+
+    def _condition(self, given: list[Any], lengths: frozenset[int]) -> list[list[Predicate]]:
+        given = [*given, *(one for value in given for one in padded(value, lengths))]
+        return [[Predicate(self.column, "in", ValueList(given))]]
+
+    def _narrowed(self, values_for: Callable[[pa.Schema], object],
+                  indexes: FolderIndexes) -> Files | None:
+        """Return the files that may have the values, if an index knows all files."""
+        from secure_bloom.datasets.narrowing import narrowed  # with an index only
+
+        def condition(schema: pa.Schema) -> list[list[Predicate]] | None:
+            given, length = _as_list(values_for(schema)), length_in_file(schema, self.column)
+            if length == 0 and any(isinstance(value, str) for value in given):
+                return None  # only the values in a file tell whether it is CHAR(n)
+            return self._condition(given, frozenset([length] if length else ()))
+
+        return narrowed({self.column}, condition, indexes)
 
     def char_lengths(self, values: list[Any]) -> frozenset[int]:
         """Return the lengths of the column if it is CHAR(n) of Spark, and values are text.
@@ -174,7 +204,8 @@ class Search:
     def _of_one_schema(self, files: list[DatasetFile], partition_schema: pa.Schema) \
             -> tuple[list[DatasetFile], pa.Schema]:
         """Return the files that can be read as one table, and its schema."""
-        paths, schemas = [file.path for file in files], self._needed_parts(files)
+        paths = [file.path for file in files]
+        schemas = self._needed_parts([file.schema for file in files])
         try:
             return files, common_schema(paths, schemas, partition_schema)
         except UnsupportedError:
@@ -189,27 +220,27 @@ class Search:
                 self.fail(FailedFile(file.path, error))
         return fitting, schema
 
-    def _check_names(self, files: list[DatasetFile], partition_schema: pa.Schema) -> None:
+    def _check_names(self, of_files: list[pa.Schema], partition_schema: pa.Schema) -> None:
         """Raise ColumnError unless a file has each of the columns."""
-        schemas = {id(file.schema): file.schema for file in files}.values()
+        schemas = {id(schema): schema for schema in of_files}.values()
         known = list(dict.fromkeys(name for schema in [*schemas, partition_schema]
                                    for name in schema.names))
-        for name in [self.column, *(self.columns or ())] if files else ():
+        for name in [self.column, *(self.columns or ())] if of_files else ():
             is_known = name in known or (name == self.column and any(
                 name.startswith(f"{group}.") for group in known))
             if not is_known:
                 raise unknown_column(name, known)
 
-    def _needed_parts(self, files: list[DatasetFile]) -> list[pa.Schema]:
+    def _needed_parts(self, schemas: list[pa.Schema]) -> list[pa.Schema]:
         """Return of each file the schema of the columns that are needed."""
         if self.columns is None:
-            return [file.schema for file in files]
+            return schemas
         parts: dict[int, pa.Schema] = {}
-        for whole in {id(file.schema): file.schema for file in files}.values():
+        for whole in {id(schema): schema for schema in schemas}.values():
             part = pa.schema([field for field in whole if field.name in (self.columns or ())
                               or f"{self.column}.".startswith(f"{field.name}.")])
             parts[id(whole)] = part
-        return [parts[id(file.schema)] for file in files]
+        return [parts[id(schema)] for schema in schemas]
 
     def attempt(self, path: str, work: Callable[[], Any]) -> Any:
         """Return the result of a function, or a FailedFile if it fails because of the file."""
@@ -232,6 +263,11 @@ class Search:
         self._advance(num_done / max(1, self.num_files))
 
 
+def _as_list(values: object) -> list[Any]:
+    wanted: Any = [values] if is_scalar(values) else values
+    return plain_values(wanted)
+
+
 class MatchingRows:
     """The rows of the values that are looked for, one batch at a time.
 
@@ -248,7 +284,7 @@ class MatchingRows:
         self._filters: list[RowFilter] = []
         self._shared = SharedDecryption()
         self.schema, self._masking = SOURCE_SCHEMA, NOT_MASKED
-        if not search.files:  # nothing is known about columns
+        if not search.is_known:  # nothing is known about columns
             return
         row_filter = RowFilter(condition, search.schema)
         self._filters = [row_filter]
@@ -263,9 +299,13 @@ class MatchingRows:
         Before a batch is yielded, it is checked to be of the version that was opened.
         """
         search, access = self._search, self._search.access
+        if search.narrowed is not None:
+            self.report.add_skipped(INDEX, search.narrowed.num_files,
+                                    search.narrowed.num_row_groups, search.narrowed.num_bytes)
         if not search.files:
             return
-        scan = Scan(search.files, access, self._schema, self._filters, self.report, self._masking)
+        scan = Scan(search.files, access, self._schema, self._filters, self.report, self._masking,
+                    search.selection)
         done = search.num_files - len(search.files) / 2
         with pool_for(access.filesystem) as pool:
             look = partial(self._look, scan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
@@ -17,6 +17,7 @@ from secure_bloom.datasets.partitions import find_partitions
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.keys.retrieval import OpenKeys
+from secure_bloom.pruning.found_rows import FoundRows
 from secure_bloom.storage.files import FilePath, is_path, resolve
 from secure_bloom.storage.locations import MAGIC, as_uri, is_pattern
 from secure_bloom.storage.table_formats import check_readable
@@ -26,7 +27,7 @@ from secure_bloom.storage.visibility import Check, data_files, files_below
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
-    from secure_bloom.index.planning import IndexUse, KnownFiles, ListedIndexes
+    from secure_bloom.index.planning import FolderIndexes, IndexUse, KnownFiles, ListedIndexes
     from secure_bloom.keys.iceberg import IcebergKeys
 
 ALL_FILES = "set all_files=True (--all-files)"
@@ -41,13 +42,31 @@ class TableOfFiles(Protocol):
 DatasetSource: TypeAlias = FilePath | Sequence[FilePath] | TableOfFiles
 
 
+class Narrowed(NamedTuple):
+    """What is known of all files of a folder, of which few are needed.
+
+    ``schema`` is that of each file. ``rows`` are those for which a condition may hold, by path. The
+    others are totals of the files that are not needed.
+    """
+
+    schema: pa.Schema
+    rows: Mapping[str, FoundRows]
+    num_files: int
+    num_row_groups: int
+    num_bytes: int
+
+
+#: returns the files of a folder that its reader needs, if an index knows all files; else None
+Narrow: TypeAlias = "Callable[[FolderIndexes], Files | None]"
+
+
 class Files(NamedTuple):
     """The files of a data set, in one filesystem.
 
     ``name`` is for messages. The values of the columns in ``partition_schema`` come from the paths,
     as one expression for each file. ``listed`` are the indexes of their table. ``named`` are paths
     that the caller named; the others were found in folders. ``keys`` are those that a table has for
-    its files, if any.
+    its files, if any. ``narrowed``: these are not all files.
     """
 
     name: str
@@ -58,6 +77,7 @@ class Files(NamedTuple):
     listed: ListedIndexes | None = None
     named: frozenset[str] = frozenset()
     keys: IcebergKeys | None = None
+    narrowed: Narrowed | None = None
 
     @property
     def known(self) -> KnownFiles | None:
@@ -67,7 +87,7 @@ class Files(NamedTuple):
 
 def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
                all_files: bool = False, keys: OpenKeys = NO_KEYS, index: IndexUse = "off",
-               opens_all: bool = False) -> Files:
+               opens_all: bool = False, narrow: Narrow | None = None) -> Files:
     """Find the files of a data set.
 
     A folder has the columns of all ``name=value`` folders below it; otherwise the columns are
@@ -75,7 +95,8 @@ def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
 
     ``keys`` open the indexes of the table that has the files, if ``index`` asks for them, and the
     manifests of an encrypted Iceberg table. ``opens_all``: the caller opens all files at once, so
-    that no index needs to be compared with a few of them.
+    that no index needs to be compared with a few of them. With ``narrow``, only some files of a
+    folder may be returned.
 
     Raises
     ------
@@ -85,7 +106,7 @@ def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
         If a folder belongs to a table whose log determines its files; or if an index is required
         for a single file.
     """
-    found = _found(source, filesystem, all_files, keys, index, opens_all)
+    found = _found(source, filesystem, all_files, keys, index, opens_all, narrow)
     if index == "require" and found.listed is None:
         raise UnsupportedError('index is "require", but a single file has no index',
                                file=found.name)
@@ -93,9 +114,9 @@ def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
 
 
 def _found(source: DatasetSource, filesystem: pa_fs.FileSystem | None, all_files: bool,
-           keys: OpenKeys, index: IndexUse, opens_all: bool) -> Files:
+           keys: OpenKeys, index: IndexUse, opens_all: bool, narrow: Narrow | None) -> Files:
     if is_path(source):
-        return _of_path(source, filesystem, all_files, keys, index, opens_all)
+        return _of_path(source, filesystem, all_files, keys, index, opens_all, narrow)
     live = LiveFiles(_checked(source)) if isinstance(source, list | tuple) \
         else _live_files(source, keys, filesystem)
     locations = [resolve(one, filesystem) for one in live.paths]
@@ -111,13 +132,13 @@ def _found(source: DatasetSource, filesystem: pa_fs.FileSystem | None, all_files
 
 
 def _of_path(source: FilePath, filesystem: pa_fs.FileSystem | None, all_files: bool, keys: OpenKeys,
-             index: IndexUse, opens_all: bool) -> Files:
+             index: IndexUse, opens_all: bool, narrow: Narrow | None) -> Files:
     filesystem, path = resolve(source, filesystem)
     path = path.rstrip("/") or path
     kind = filesystem.get_file_info(path).type
     if kind == pa_fs.FileType.Directory:
         return files_of_folder(filesystem, path, all_files, keys=keys, index=index,
-                               opens_all=opens_all)
+                               opens_all=opens_all, narrow=narrow)
     if not is_pattern(path, kind):
         # A missing file is an error when it is opened.
         return Files(path, filesystem, [path], pa.schema([]), [None], named=frozenset([path]))
@@ -154,7 +175,7 @@ def _in_folder(filesystem: pa_fs.FileSystem, folder: str, all_files: bool) -> li
 
 
 def files_of_folder(filesystem: pa_fs.FileSystem, folder: str, all_files: bool, *, keys: OpenKeys,
-                    index: IndexUse, opens_all: bool) -> Files:
+                    index: IndexUse, opens_all: bool, narrow: Narrow | None = None) -> Files:
     """Find the files of a folder, as :func:`find_files` does."""
     indexes = None
     if index != "off":
@@ -163,6 +184,8 @@ def files_of_folder(filesystem: pa_fs.FileSystem, folder: str, all_files: bool, 
     if indexes is None:
         return _with_partitions(folder, filesystem, _in_folder(filesystem, folder, all_files),
                                 folder)
+    if narrow is not None and (few := narrow(indexes)) is not None:
+        return few
     listed = indexes.listed(_check(filesystem, folder, all_files))
     paths = _not_empty(sorted(listed.paths), folder)
     return _with_partitions(folder, filesystem, paths, folder)._replace(listed=listed)

@@ -16,6 +16,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import ChangedMeanwhileError, FormatError, error_location
 from secure_bloom.index.coverage import ListedCoverage, Place, TrustedCoverage
 from secure_bloom.index.file_entry import FileEntry
+from secure_bloom.index.file_table import parsed_schema
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest
 from secure_bloom.index.segment import Match, PageRead, Segment, SegmentInfo
@@ -147,6 +148,17 @@ class ColumnIndex:
     def schema(self, place: Place) -> pa.Schema:
         """Return the schema of a covered file; equal ones are one object."""
         return self.segments[place.segment].files.schema(place.file)
+
+    @cached_property
+    def only_schema(self) -> pa.Schema | None:
+        """The schema of all files; None if they have several."""
+        found = {schema for segment in self.segments for schema in segment.files.schemas}
+        return parsed_schema(found.pop()) if len(found) == 1 else None
+
+    def schemas(self, places: Iterable[Place]) -> list[pa.Schema]:
+        """Return the schemas of many covered files."""
+        of_segments = [segment.files.parsed_schemas for segment in self.segments]
+        return [of_segments[segment][file] for segment, file in places]
 
     def find(self, values: Any) -> list[Hits]:
         """Look values up; return where they may be, for each segment."""

@@ -209,7 +209,7 @@ class FileTable:
     def schema(self, number: int) -> pa.Schema:
         """Return the schema of a file; equal ones are one object."""
         page, at = divmod(number, self.directory.page_files)
-        return _parsed_schema(self.schemas[int(self.page(page).columns["schema"][at])])
+        return parsed_schema(self.schemas[int(self.page(page).columns["schema"][at])])
 
     def check_groups(self, groups: np.ndarray) -> None:
         """Raise FormatError if the segment does not have one of these row groups (uint64)."""
@@ -283,7 +283,7 @@ class FileTable:
     @cached_property
     def parsed_schemas(self) -> list[pa.Schema]:
         """Schema of each file; equal ones are one object."""
-        different = list(map(_parsed_schema, self.schemas))
+        different = list(map(parsed_schema, self.schemas))
         return [different[number] for number in self.rows.schema_ids]
 
 
@@ -304,6 +304,6 @@ def _invalid() -> FormatError:
 
 
 @lru_cache(maxsize=1000)
-def _parsed_schema(serialized: bytes) -> pa.Schema:
+def parsed_schema(serialized: bytes) -> pa.Schema:
     """Parse a schema; those of several segments are one object, by which files are grouped."""
     return pa.ipc.read_schema(pa.py_buffer(serialized))

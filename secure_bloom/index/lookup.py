@@ -64,11 +64,19 @@ def look_up(index: ColumnIndex, coverage: Coverage, values: Any) -> Lookup:
 
 def located(coverage: Coverage, hits: Hits) -> Iterator[tuple[int, str, int, int]]:
     """Yield hits in covered files: number of the value, path, row group and its parts."""
+    for value, path, _, group, parts in located_places(coverage, hits):
+        yield value, path, group, parts
+
+
+def located_places(coverage: Coverage, hits: Hits) \
+        -> Iterator[tuple[int, str, Place, int, int]]:
+    """Yield the same with the places of the files, behind their paths."""
     for value, file, group, parts in zip(hits.values.tolist(), hits.files.tolist(),
                                          hits.row_groups.tolist(), hits.parts.tolist(),
                                          strict=True):
-        if (path := coverage.path_at(Place(hits.segment, file))) is not None:
-            yield value, path, group, parts
+        place = Place(hits.segment, file)
+        if (path := coverage.path_at(place)) is not None:
+            yield value, path, place, group, parts
 
 
 def all_row_groups(index: ColumnIndex, coverage: Coverage, segment: int) \

@@ -20,10 +20,12 @@ from secure_bloom.errors import (
 )
 from secure_bloom.index.column_index import (
     ColumnIndex,
+    HashValues,
     open_column,
     opened_before,
 )
-from secure_bloom.index.coverage import Coverage
+from secure_bloom.index.coverage import Coverage, ListedCoverage, Place
+from secure_bloom.index.file_entry import FileEntry
 from secure_bloom.index.folder import indexed_columns
 from secure_bloom.index.identity import Identity, allowed_keys, check_sample
 from secure_bloom.index.lookup import located
@@ -51,6 +53,9 @@ _Result = TypeVar("_Result")
 IsComparable: TypeAlias = Callable[[ColumnType], bool]
 
 
+_FEW = 100  # files of which the schemas are looked up one by one
+
+
 class KnownFile(NamedTuple):
     """What an index knows of a file as it is listed now."""
 
@@ -67,14 +72,15 @@ class KnownFiles:
                  indexes: list[tuple[ColumnIndex, Coverage]]):
         self._prefix, self._listing, self._indexes = table.full_path(""), listing, indexes
 
-    def schemas(self, paths: Iterable[str]) -> list[pa.Schema] | None:
+    def schemas(self, paths: Sequence[str]) -> list[pa.Schema] | None:
         """Return the schemas of files, equal ones as one object; None unless all are known."""
         start = len(self._prefix)
         for index, coverage in self._indexes:
-            of_segments = [segment.files.parsed_schemas for segment in index.segments]
-            places = list(map(coverage.places.get, [path[start:] for path in paths]))
-            if None not in places:
-                return [of_segments[segment][file] for segment, file in places]  # type: ignore[misc]
+            found = map(coverage.places.get, [path[start:] for path in paths])
+            places = [place for place in found if place is not None]
+            if len(places) == len(paths):
+                return list(map(index.schema, places)) if len(places) <= _FEW \
+                    else index.schemas(places)
         return None
 
     def get(self, path: str) -> KnownFile | None:
@@ -115,6 +121,7 @@ class FolderIndexes:
         self.table, self.folder = Table(filesystem, table_of(folder)), folder
         self.columns, self._is_required, self._files = columns, is_required, files
         self.opens_all = opens_all
+        self._opened_first: dict[str, ColumnIndex | None] = {}
         self._kms = keys if isinstance(keys, CachedKms) else None
 
     @classmethod
@@ -138,14 +145,20 @@ class FolderIndexes:
             raise FileNotFoundError(f"{table_of(folder)} has no index, but index is \"require\"")
         return None
 
+    @property
+    def is_of_whole_table(self) -> bool:
+        """Whether all files of the table are to be searched."""
+        return self._files is None and self.folder == self.table.path
+
     def listed(self, check: Check | None = None) -> ListedIndexes:
         """List the files, and return what the indexes know of them."""
         if len(self.columns) > 1:
             return ListedIndexes(self, self._listing(None, check))
         [column] = self.columns
-        if self.table.filesystem.type_name == "local" or self._has_generation(column):
+        if self.table.filesystem.type_name == "local" or column in self._opened_first \
+                or self._has_generation(column):
             only = self.open(column)
-            listing = self._listing(only if self._trusts_generation(only) else None, check)
+            listing = self._listing(only if self.trusts_generation(only) else None, check)
         else:  # each of the two takes several requests
             with ThreadPoolExecutor(1) as pool:
                 listed = pool.submit(self._listing, None, check)
@@ -164,7 +177,8 @@ class FolderIndexes:
         return self.table.listing(self.folder, check) if index is None \
             else listing_for(self.table, index, self.folder, check)
 
-    def _trusts_generation(self, index: ColumnIndex | None) -> bool:
+    def trusts_generation(self, index: ColumnIndex | None) -> bool:
+        """Whether an index may say which files the table has, if it is exclusive."""
         # If all files must be checked, none that was added may be missed.
         return index is not None and not self.opens_all \
             and (index.manifest.material is not None or self._kms is None)
@@ -175,8 +189,23 @@ class FolderIndexes:
 
     def open(self, column: str) -> ColumnIndex | None:
         """Open the newest version of the index of a column; None if it cannot be used."""
+        if column in self._opened_first:
+            return self._opened_first.pop(column)
         return self.attempt(column, lambda: open_column(self.table.filesystem, self.table.path,
                                                         column, self._kms))
+
+    def open_first(self, column: str) -> ColumnIndex | None:
+        """Open an index that may be trusted, before the files are listed; else return None.
+
+        If it cannot be trusted, this is repeated in this process only where it costs nothing: in
+        stores, it is better opened while the files are listed. It is not opened again then.
+        """
+        known = opened_before(self.table.filesystem, self.table.path, column)
+        is_costly = self.table.filesystem.type_name != "local"
+        if is_costly and known is not None and known.manifest.body.generation is None:
+            return None
+        found = self._opened_first[column] = self.open(column)
+        return found
 
     def check(self, index: ColumnIndex, coverage: Coverage) -> bool:
         """Whether an index may be used, according to some of the files that it covers."""
@@ -217,6 +246,15 @@ class ListedIndexes:
         self._listing = listing
         self._found = {index.column: index for index in opened}
         self._opened: dict[str, tuple[ColumnIndex, Coverage] | None] = {}
+
+    @classmethod
+    def of_known(cls, indexes: FolderIndexes, index: ColumnIndex, entries: Mapping[str, FileEntry],
+                 places: Mapping[str, Place]) -> ListedIndexes:
+        """Return some files of which an index that is trusted knows everything."""
+        found = cls(indexes, {path: entry.stamp for path, entry in entries.items()})
+        found._opened = dict.fromkeys(indexes.columns)  # the other ones are not asked
+        found._opened[index.column] = index, ListedCoverage(index.segments, places, [])
+        return found
 
     @property
     def columns(self) -> Collection[str]:
@@ -312,12 +350,7 @@ class ListedIndexes:
             return {}
         index, coverage = opened
 
-        def hashes(column_type: ColumnType) -> ValueHashes:
-            if isinstance(values, ValueList):
-                return values.derived(value_hashes, column_type)
-            return value_hashes(values[0] if len(values) == 1 else values, column_type)
-
-        hits = self.indexes.attempt(column, lambda: index.find_hashes(hashes))
+        hits = self.indexes.attempt(column, lambda: index.find_hashes(hashes_of(values)))
         if hits is None:
             return {}
         segments = index.segments  # one without pairs has no value to compare
@@ -344,6 +377,16 @@ class ListedIndexes:
             if index is not None and coverage is not None and self.indexes.check(index, coverage):
                 self._opened[column] = index, coverage
         return self._opened[column]
+
+
+def hashes_of(values: list[Any]) -> HashValues:
+    """Return what hashes the values of a predicate for a column type."""
+    def hashes(column_type: ColumnType) -> ValueHashes:
+        if isinstance(values, ValueList):
+            return values.derived(value_hashes, column_type)
+        return value_hashes(values[0] if len(values) == 1 else values, column_type)
+
+    return hashes
 
 
 #: the indexes of a table, which is listed for each scan, or was listed for the only one

@@ -1,0 +1,108 @@
+"""A table of which an index knows all files, so that a lookup touches only those that it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from secure_bloom.index.column_index import ColumnIndex
+from secure_bloom.index.coverage import Place, TrustedCoverage
+from secure_bloom.index.lookup import located_places
+from secure_bloom.index.manifest import Listed
+from secure_bloom.index.planning import FolderIndexes, ListedIndexes, hashes_of
+from secure_bloom.index.table import is_trusted
+from secure_bloom.pruning.expressions import Alternatives
+from secure_bloom.pruning.found_rows import FoundRows, both, either
+from secure_bloom.pruning.predicates import Predicate
+
+
+class FoundFiles(NamedTuple):
+    """The files that may have rows for which a filter holds, and these rows, by path."""
+
+    listed: ListedIndexes
+    rows: dict[str, FoundRows]
+
+
+class TrustedTable:
+    """A table whose files have one schema, and are those that an index listed at its last update.
+
+    Use :meth:`find`.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        Of all files.
+    listed : Listed
+        Totals of all files; its folders are not None.
+    """
+
+    def __init__(self, indexes: FolderIndexes, index: ColumnIndex, coverage: TrustedCoverage,
+                 schema: pa.Schema, listed: Listed):
+        self._indexes, self._index, self._coverage = indexes, index, coverage
+        self.schema, self.listed = schema, listed
+
+    @classmethod
+    def find(cls, indexes: FolderIndexes, columns: Iterable[str]) -> TrustedTable | None:
+        """Return the table of one of some indexed columns; None if the files must be listed."""
+        if not indexes.is_of_whole_table or indexes.opens_all:
+            return None
+        for column in columns:
+            index = indexes.open_first(column)
+            if index is None or not indexes.trusts_generation(index):
+                continue
+            coverage, listed = index.trusted(), index.manifest.body.listed
+            if coverage is None or listed is None or listed.folders is None:
+                continue
+            if index.only_schema is not None and is_trusted(indexes.table, index):
+                return cls(indexes, index, coverage, index.only_schema, listed)
+        return None
+
+    def select(self, alternatives: Alternatives, excluded: Iterable[str]) -> FoundFiles | None:
+        """Return the files in which a filter may hold; None if the index does not tell.
+
+        ``excluded`` are columns whose values do not come from the files.
+        """
+        column = self._index.column
+        if alternatives is None or column in excluded \
+                or not self._indexes.check(self._index, self._coverage):
+            return None
+        places: dict[str, Place] = {}
+        union: dict[str, FoundRows] = {}
+        for alternative in alternatives:
+            wanted = [p for p in alternative if p.column == column and p.candidates]
+            found = self._of_all(wanted, places)
+            if found is None:
+                return None
+            union = {path: either(union.get(path, {}), found.get(path, {}))
+                     for path in {**union, **found}}
+        entries = {path: self._index.entry(places[path]) for path in union}
+        listed = ListedIndexes.of_known(self._indexes, self._index, entries, places)
+        prefix = self._indexes.table.full_path("")
+        return FoundFiles(listed, {prefix + path: rows for path, rows in union.items()})
+
+    def _of_all(self, predicates: list[Predicate], places: dict[str, Place]) \
+            -> dict[str, FoundRows] | None:
+        """Return the rows for which all predicates may hold, and note the places of their files."""
+        common: dict[str, FoundRows] | None = None
+        for predicate in predicates:
+            found = self._of_values(predicate.candidates, places)
+            if found is None:
+                return None
+            common = found if common is None else {
+                path: both(rows, found[path]) for path, rows in common.items() if path in found}
+        return common
+
+    def _of_values(self, values: Any, places: dict[str, Place]) -> dict[str, FoundRows] | None:
+        hits = self._indexes.attempt(
+            self._index.column, lambda: self._index.find_hashes(hashes_of(values)))
+        if hits is None or any(one.unanswered.size for one in hits):
+            return None
+        found: dict[str, dict[int, int]] = {}
+        for one in hits:
+            for _, path, place, group, parts in located_places(self._coverage, one):
+                places[path] = place
+                of_file = found.setdefault(path, {})
+                of_file[group] = of_file.get(group, 0) | parts
+        return dict(found)

@@ -1,0 +1,119 @@
+"""Tables of which an index knows all files: lookups list none, and answer as without an index."""
+
+import random
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import secure_bloom
+from secure_bloom.errors import ColumnError, PredicateError
+from secure_bloom.index import Index, build, file_table
+from secure_bloom.index import table as index_table
+from tests.index.helpers import KMS
+
+ENCRYPTION = secure_bloom.EncryptionConfiguration("footer", {"pii": ["ssn"]})
+ROWS = 400
+
+
+def write(folder, first=0, **options):
+    rows = pa.table({"ssn": [f"s{number}" if number % 11 else None
+                             for number in range(first, first + ROWS)],
+                     "twice": [number // 2 for number in range(ROWS)],
+                     "day": [None if number % 50 == 7 else number % 3 for number in range(ROWS)]})
+    secure_bloom.write_dataset(rows, folder, keys=KMS, encryption=ENCRYPTION,
+                               bloom_filters=["ssn"], max_rows_per_file=9, mode="append", **options)
+
+
+@pytest.fixture(params=[(), ("day",)], ids=["flat", "partitioned"])
+def lake(request, tmp_path, monkeypatch):
+    """A table of two writes, in some 90 files."""
+    monkeypatch.setattr(file_table, "PAGE_FILES", 5)
+    folder = tmp_path / "lake"
+    write(folder, partition_by=request.param)
+    build(folder, "ssn", KMS, exclusive=True)
+    write(folder, ROWS, partition_by=request.param)
+    Index.open(folder, KMS).update()
+    return folder
+
+
+@pytest.fixture
+def listings(monkeypatch):
+    """The folders that are listed from now on."""
+    found, original = [], index_table.visible_files
+    monkeypatch.setattr(index_table, "visible_files", lambda *arguments: found.append(
+        arguments[1]) or original(*arguments))
+    return found
+
+
+def conditions(seed):
+    rng = random.Random(seed)
+    print("seed", seed)
+    for _ in range(12):
+        some = [f"s{rng.randrange(-5, 2 * ROWS)}" for _ in range(rng.choice([1, 1, 2, 30]))]
+        yield [("ssn", "in", some), ("twice", "<", rng.randrange(ROWS))]
+        yield [[("ssn", "==", some[0])], [("ssn", "==", some[-1]), ("day", "=", 1)]]
+        yield pc.field("ssn").isin(some) & (pc.field("day") == rng.randrange(4))
+        yield (pc.field("ssn") == some[0]) | (pc.field("ssn") == "none of them")
+
+
+def test_answers_are_those_without_an_index_and_nothing_is_listed(lake, listings):
+    for condition in conditions(1):
+        listings.clear()
+        found = secure_bloom.read_table(lake, KMS, filters=condition, index="require")
+        assert listings == []
+        whole = secure_bloom.read_table(lake, KMS, filters=condition, index="off")
+        assert found.schema.equals(whole.schema, check_metadata=True)
+        assert found.sort_by("ssn").equals(whole.sort_by("ssn"))
+
+
+def test_conditions_that_an_index_cannot_answer_alone_are_answered(lake):
+    for condition in ([[("ssn", "==", "s1")], [("twice", "==", 3)]], [("twice", "==", 3)],
+                      [("ssn", "!=", "s1")], pc.field("ssn").is_null(), [("day", "==", 2)]):
+        found = secure_bloom.read_table(lake, KMS, filters=condition, index="auto")
+        whole = secure_bloom.read_table(lake, KMS, filters=condition, index="off")
+        assert found.num_rows == whole.num_rows > 0
+
+
+@pytest.mark.parametrize("columns", [None, ["twice"], ["day", "ssn"], []])
+def test_find_returns_the_same(lake, listings, columns):
+    for wanted in (["s1"], ["absent"], ["s1", "s77", "s500", "absent"], "s3"):
+        listings.clear()
+        found = secure_bloom.find(lake, "ssn", wanted, KMS, columns=columns, index="require")
+        assert listings == []
+        whole = secure_bloom.find(lake, "ssn", wanted, KMS, columns=columns, index="off")
+        assert found.equals(whole, check_metadata=True)
+
+
+def test_errors_are_those_without_an_index(lake):
+    for index in ("require", "off"):
+        with pytest.raises(ColumnError, match="nothing"):
+            secure_bloom.find(lake, "ssn", ["s1"], KMS, columns=["nothing"], index=index)
+        with pytest.raises(PredicateError):
+            secure_bloom.find(lake, "ssn", [1.5], KMS, index=index)
+        with pytest.raises(ColumnError, match="nothing"):
+            secure_bloom.read_table(lake, KMS, filters=[("ssn", "=", "s1"), ("nothing", "=", 1)],
+                                    index=index)
+
+
+def test_a_write_makes_the_table_listed_until_the_next_update(lake, listings):
+    write(lake, 2 * ROWS, partition_by=("day",) if list(lake.glob("day=*")) else ())
+    new = [("ssn", "==", f"s{2 * ROWS + 1}")]
+    assert secure_bloom.read_table(lake, KMS, filters=new, index="require").num_rows == 1
+    assert listings
+    Index.open(lake, KMS).update()
+    listings.clear()
+    assert secure_bloom.read_table(lake, KMS, filters=new, index="require").num_rows == 1
+    assert listings == []
+
+
+def test_few_pages_of_files_are_read(lake, monkeypatch):
+    """So that nothing grows with the number of files."""
+    read, original = [], file_table._parsed
+    monkeypatch.setattr(file_table, "_parsed", lambda directory, number, content: read.append(
+        number) or original(directory, number, content))
+    Index.open(lake, KMS).lookup("ssn", "s1")  # compares some files with the index
+    read.clear()
+    found = secure_bloom.read_table(lake, KMS, filters=[("ssn", "==", f"s{ROWS + 1}")],
+                                    index="require")
+    assert found.num_rows == 1 and len(read) <= 1
