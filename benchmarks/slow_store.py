@@ -16,15 +16,22 @@ BANDWIDTH = 100e6  #: bytes per second
 class SlowStore(pa_fs.FileSystemHandler):
     """Reads local files as from a store; writes them without delay, as far as an index needs it.
 
+    Parameters
+    ----------
+    request : float, optional
+        Seconds that each request takes.
+
     Attributes
     ----------
     bytes_read : int
         Of all files.
+    requests : int
+        That read or list something.
     """
 
-    def __init__(self) -> None:
-        self._local = pa_fs.LocalFileSystem()
-        self.bytes_read = 0
+    def __init__(self, request: float = REQUEST) -> None:
+        self._local, self._request = pa_fs.LocalFileSystem(), request
+        self.bytes_read = self.requests = 0
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SlowStore)
@@ -42,14 +49,14 @@ class SlowStore(pa_fs.FileSystemHandler):
 
     def get_file_info(self, paths: list[str]) -> list[pa_fs.FileInfo]:
         """Look files up; one request each, at the same time."""
-        _wait(0)
+        self.wait()
         return self._local.get_file_info(paths)
 
     def get_file_info_selector(self, selector: pa_fs.FileSelector) -> list[pa_fs.FileInfo]:
         """List a folder; 1,000 files a request."""
         found = self._local.get_file_info(selector)
         for _ in range(max(1, -(-len(found) // 1000))):
-            _wait(0)
+            self.wait()
         return found
 
     def open_input_file(self, path: str) -> pa.NativeFile:
@@ -76,6 +83,13 @@ class SlowStore(pa_fs.FileSystemHandler):
         """Delete a file."""
         self._local.delete_file(path)
 
+    def wait(self, size: int = 0) -> None:
+        """Take as long as a request that returns so many bytes, and count it."""
+        self.requests += 1
+        self.bytes_read += size
+        if self._request:
+            time.sleep(self._request + size / BANDWIDTH)
+
     def _refuse(self, *_: Any) -> Any:
         raise NotImplementedError("this store cannot do that")
 
@@ -90,8 +104,7 @@ class _SlowFile:
 
     def read(self, size: int = -1) -> bytes:
         data = self._file.read(None if size < 0 else size)
-        self._store.bytes_read += len(data)
-        _wait(len(data))
+        self._store.wait(len(data))
         return data
 
     def seek(self, offset: int, whence: int = 0) -> int:
@@ -115,7 +128,3 @@ class _SlowFile:
 
     def writable(self) -> bool:
         return False
-
-
-def _wait(size: int) -> None:
-    time.sleep(REQUEST + size / BANDWIDTH)
