@@ -128,9 +128,9 @@ class ColumnIndex:
 
         None if it must be told which of them exist.
         """
-        listed = self.manifest.body.listed
-        return None if listed is None else TrustedCoverage(
-            self.segments, listed.files, self.removed, lambda: self.places)
+        body = self.manifest.body
+        return None if body.listed is None or body.generation is None else TrustedCoverage(
+            self.segments, body.listed.files, self.removed, lambda: self.places)
 
     @cached_property
     def removed(self) -> frozenset[str]:

@@ -20,7 +20,7 @@ from secure_bloom.index.inspection import IndexInfo, inspect_index
 from secure_bloom.index.integrity import SAMPLE, IndexVerification, verify_columns
 from secure_bloom.index.lookup import Lookup, look_up
 from secure_bloom.index.rotation import IndexRotation, rotate_indexes
-from secure_bloom.index.table import Table, coverage_for
+from secure_bloom.index.table import Table, coverage_for, open_with_generation
 from secure_bloom.index.update import (
     IndexEncryption,
     UpdateResult,
@@ -181,8 +181,9 @@ class Index(Summarized):
             values = list(values)  # the lookup may be tried again
 
         def look_up_newest() -> Lookup:
-            index = self.column(column)
-            coverage = coverage_for(self._table, index)
+            index, generation = open_with_generation(self._table, column,
+                                                     lambda: self.column(column))
+            coverage = coverage_for(self._table, index, generation)
             try:
                 check_sample(index, coverage, self._kms or NO_KEYS)
             except UnsupportedError as error:

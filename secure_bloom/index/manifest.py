@@ -169,7 +169,8 @@ class Body:
                 or any(type(one) is not int for one in numbers):
             raise TypeError
         names = [name for info in self.segments for name in info.file_names]
-        if len(set(names)) != len(names) or (self.restamped and not are_normal(self.restamped)):
+        if len(set(names)) != len(names) or (self.restamped and not are_normal(self.restamped)) \
+                or (self.listed is not None and self.generation is None):
             raise ValueError
 
 

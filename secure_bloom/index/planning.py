@@ -30,7 +30,7 @@ from secure_bloom.index.folder import indexed_columns
 from secure_bloom.index.identity import Identity, allowed_keys, check_sample
 from secure_bloom.index.lookup import located
 from secure_bloom.index.stamps import Stamp, stamps
-from secure_bloom.index.table import Table, listing_for
+from secure_bloom.index.table import Table, listing_for, open_with_generation
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.keys.retrieval import OpenKeys, is_explicit
@@ -194,8 +194,10 @@ class FolderIndexes:
         return self.attempt(column, lambda: open_column(self.table.filesystem, self.table.path,
                                                         column, self._kms))
 
-    def open_first(self, column: str) -> ColumnIndex | None:
+    def open_first(self, column: str) -> tuple[ColumnIndex | None, str | None]:
         """Open an index that may be trusted, before the files are listed; else return None.
+
+        Also return the generation of the table, see :func:`.open_with_generation`.
 
         If it cannot be trusted, this is repeated in this process only where it costs nothing: in
         stores, it is better opened while the files are listed. It is not opened again then.
@@ -203,9 +205,10 @@ class FolderIndexes:
         known = opened_before(self.table.filesystem, self.table.path, column)
         is_costly = self.table.filesystem.type_name != "local"
         if is_costly and known is not None and known.manifest.body.generation is None:
-            return None
-        found = self._opened_first[column] = self.open(column)
-        return found
+            return None, None
+        found, generation = open_with_generation(self.table, column, lambda: self.open(column))
+        self._opened_first[column] = found
+        return found, generation
 
     def check(self, index: ColumnIndex, coverage: Coverage) -> bool:
         """Whether an index may be used, according to some of the files that it covers."""

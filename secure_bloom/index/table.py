@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-from typing import NamedTuple
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.index.column_index import ColumnIndex
+from secure_bloom.index.column_index import ColumnIndex, opened_before
 from secure_bloom.index.coverage import Coverage
 from secure_bloom.index.stamps import Stamp, stamps
 from secure_bloom.storage.files import FilePath, resolve
-from secure_bloom.storage.small_files import MAX_MARKER, read_small
+from secure_bloom.storage.small_files import MAX_MARKER, read_constant
 from secure_bloom.storage.table_names import GENERATION, STAGING, relative_path, table_of
 from secure_bloom.storage.visibility import Check, files_below, visible_files
+
+_Opened = TypeVar("_Opened", ColumnIndex, ColumnIndex | None)
 
 
 class Table(NamedTuple):
@@ -67,9 +71,10 @@ class Table(NamedTuple):
         if set(files_below(self.filesystem, staging, allow_not_found=True)) != {GENERATION}:
             return None
         try:
-            content = read_small(self.filesystem, posixpath.join(staging, GENERATION),
-                                 MAX_MARKER)
-        except FileNotFoundError:
+            # If it is replaced meanwhile, its hash is none that was recorded.
+            content = read_constant(self.filesystem, posixpath.join(staging, GENERATION),
+                                    MAX_MARKER)
+        except OSError:  # so the files must be listed, which fails if this was not the cause
             return None
         return hashlib.sha256(content).hexdigest()
 
@@ -83,12 +88,33 @@ def is_trusted(table: Table, index: ColumnIndex) -> bool:
     return generation is not None and generation == table.generation()
 
 
-def coverage_for(table: Table, index: ColumnIndex) -> Coverage:
-    """Return which files of a table an index covers; they are listed if that is necessary."""
-    trusted = index.trusted() if is_trusted(table, index) else None
-    if trusted is not None:
-        return trusted
-    return index.coverage(listing_for(table, index))
+def open_with_generation(table: Table, column: str, open_index: Callable[[], _Opened]) \
+        -> tuple[_Opened, str | None]:
+    """Open an index, and return it with the generation of the table; in stores at the same time.
+
+    That is None if the index has none, as far as this process knows.
+    """
+    if table.filesystem.type_name == "local":
+        index = open_index()
+        has_one = index is not None and index.manifest.body.generation is not None
+        return index, table.generation() if has_one else None
+    known = opened_before(table.filesystem, table.path, column)
+    if known is not None and known.manifest.body.generation is None:
+        return open_index(), None
+    with ThreadPoolExecutor(1) as pool:
+        generation = pool.submit(table.generation)
+        return open_index(), generation.result()
+
+
+def coverage_for(table: Table, index: ColumnIndex, generation: str | None) -> Coverage:
+    """Return which files of a table of some generation an index covers.
+
+    They are listed if that is necessary.
+    """
+    recorded = index.manifest.body.generation
+    is_current = recorded is not None and recorded == generation
+    trusted = index.trusted() if is_current else None
+    return index.coverage(listing_for(table, index)) if trusted is None else trusted
 
 
 def listing_for(table: Table, index: ColumnIndex, folder: str | None = None,

@@ -12,7 +12,6 @@ from secure_bloom.index.coverage import Place, TrustedCoverage
 from secure_bloom.index.lookup import located_places
 from secure_bloom.index.manifest import Listed
 from secure_bloom.index.planning import FolderIndexes, ListedIndexes, hashes_of
-from secure_bloom.index.table import is_trusted
 from secure_bloom.pruning.expressions import Alternatives
 from secure_bloom.pruning.found_rows import FoundRows, both, either
 from secure_bloom.pruning.predicates import Predicate
@@ -49,14 +48,14 @@ class TrustedTable:
         if not indexes.is_of_whole_table or indexes.opens_all:
             return None
         for column in columns:
-            index = indexes.open_first(column)
+            index, generation = indexes.open_first(column)
             if index is None or not indexes.trusts_generation(index):
                 continue
-            coverage, listed = index.trusted(), index.manifest.body.listed
-            if coverage is None or listed is None or listed.folders is None:
+            body, coverage = index.manifest.body, index.trusted()
+            if coverage is None or body.listed is None or body.listed.folders is None:
                 continue
-            if index.only_schema is not None and is_trusted(indexes.table, index):
-                return cls(indexes, index, coverage, index.only_schema, listed)
+            if index.only_schema is not None and generation == body.generation:
+                return cls(indexes, index, coverage, index.only_schema, body.listed)
         return None
 
     def select(self, alternatives: Alternatives, excluded: Iterable[str]) -> FoundFiles | None:

@@ -172,7 +172,7 @@ def test_a_generation_that_disappears_while_it_is_read_is_unknown(tmp_path, monk
     def gone(filesystem, path, limit):
         raise FileNotFoundError(path)
 
-    monkeypatch.setattr("secure_bloom.index.table.read_small", gone)
+    monkeypatch.setattr("secure_bloom.index.table.read_constant", gone)
     assert table.generation() is None
 
 
