@@ -4,7 +4,8 @@ A file that is being written is invisible, or at least incomplete, until :meth:`
 
 - a local path: a hidden temporary file in the same folder, fsync, rename, fsync of the folder;
   a pipe or device is written to directly;
-- S3 and Google Cloud Storage: the object itself, which appears when its upload is complete;
+- S3 and Google Cloud Storage, and Azure through fsspec: the object itself, which appears when its
+  upload is complete;
 - another filesystem: a hidden temporary name in the same folder, then the filesystem's move, or a
   copy where it has none;
 - an open binary file: bytes are appended; the footer, which makes them a Parquet file, comes last.
@@ -23,6 +24,7 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.storage.fsspec_files import UncachedHandler, uploads
 from secure_bloom.storage.local_files import (
     Replacement,
     create,
@@ -80,9 +82,8 @@ def is_path(where: object) -> TypeGuard[FilePath]:
     return isinstance(where, str | os.PathLike)
 
 
-#: filesystems where a file appears only when it is closed, and never partially
-UPLOADS = ("s3", "gcs")
-_FAR = (*UPLOADS, "abfs", "hdfs", "py::fsspec")
+_UPLOADS = ("s3", "gcs")
+_FAR = (*_UPLOADS, "abfs", "hdfs", "py::fsspec")
 _READ_AHEAD = 64 * 1024  # enough for most footers
 _FEW_BYTES = 64 * 1024
 
@@ -285,9 +286,16 @@ def open_output(where: FileTarget, filesystem: pa_fs.FileSystem | None = None, *
     filesystem, path = without_subtree(*resolve(where, filesystem))
     if filesystem.type_name == "local":
         return _open_local(path, mode, durable, to_pipes)
-    if filesystem.type_name in UPLOADS:
+    if _uploads(filesystem):
         return _open_upload(filesystem, path)
     return _open_on(filesystem, path)
+
+
+def _uploads(filesystem: pa_fs.FileSystem) -> bool:
+    """Whether a file appears only when it is closed, and never partially."""
+    handler = getattr(filesystem, "handler", None)
+    return filesystem.type_name in _UPLOADS \
+        or (isinstance(handler, UncachedHandler) and uploads(handler.fs))
 
 
 def write_file(filesystem: pa_fs.FileSystem, path: str, data: bytes, *,
@@ -371,6 +379,11 @@ def _move(filesystem: pa_fs.FileSystem, source: str, target: str) -> None:
         filesystem.move(source, target)
     except NotImplementedError:  # Azure without a hierarchical namespace, which copies by itself
         filesystem.copy_file(source, target)
+        # pyarrow waits until the copy ends, but does not look whether it has failed.
+        old, new = filesystem.get_file_info([source, target])
+        if new.type != pa_fs.FileType.File or new.size != old.size:
+            raise OSError(f"the store has not copied {source} to {target}; the only complete file "
+                          "is the first one") from None
         filesystem.delete_file(source)
 
 
@@ -379,7 +392,7 @@ def make_folder(filesystem: pa_fs.FileSystem, path: str, *, durable: bool = True
 
     Without ``durable``, their names are not synced to the disk.
     """
-    if filesystem.type_name in UPLOADS:
+    if _uploads(without_subtree(filesystem, path)[0]):
         return
     new = []
     if durable and filesystem.type_name == "local":

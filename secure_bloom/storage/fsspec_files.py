@@ -1,4 +1,4 @@
-"""Filesystems of fsspec: past their caches, and with the times that they report."""
+"""Filesystems of fsspec: past their caches, with the times that they report, and without copies."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ import pyarrow.fs as pa_fs
 
 #: names of the time of the last change, in what filesystems tell about a file: s3fs, adlfs
 _TIMES = ("mtime", "LastModified", "last_modified")
+#: of s3fs, gcsfs and adlfs
+_UPLOADING = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}
+_ONE_REQUEST = 4 << 20  # bytes
 
 
 class UncachedHandler(pa_fs.FSSpecHandler):  # type: ignore[misc]  # pyarrow has no types
@@ -59,10 +62,60 @@ class UncachedHandler(pa_fs.FSSpecHandler):  # type: ignore[misc]  # pyarrow has
         self.fs.invalidate_cache()
         super().move(src, dest)
 
+    def open_output_stream(self, path: str, metadata: Mapping[str, str]) -> pa.PythonFile:
+        """Open a file to write it."""
+        if not uploads(self.fs):
+            return super().open_output_stream(path, metadata)
+        return pa.PythonFile(_Upload(self.fs, path), mode="w")
+
     @staticmethod
     def _create_file_info(path: str, info: Mapping[str, Any]) -> pa_fs.FileInfo:
         found = pa_fs.FSSpecHandler._create_file_info(path, {**info, "mtime": None})
         return pa_fs.FileInfo(path, found.type, size=found.size, mtime_ns=modified_ns(info))
+
+
+class _Upload:
+    """An object that appears, whole, when this is closed.
+
+    A small one is sent in one request. adlfs sends larger ones as blocks, and if two writers of one
+    object do so at the same time, one of them fails.
+    """
+
+    def __init__(self, filesystem: Any, path: str):
+        self._filesystem, self._path = filesystem, path
+        self._data = bytearray()
+        self._file: Any = None
+        self.closed = False
+
+    def write(self, data: bytes) -> int:
+        """Append bytes; return their number."""
+        if self._file is None and len(self._data) + len(data) > _ONE_REQUEST:
+            self._file = self._filesystem.open(self._path, "wb")
+            self._file.write(self._data)
+            self._data = bytearray()
+        if self._file is None:
+            self._data += data
+        else:
+            self._file.write(data)
+        return len(data)
+
+    def close(self) -> None:
+        """Complete the object."""
+        if self.closed:
+            return
+        self.closed = True
+        if self._file is None:
+            self._filesystem.pipe_file(self._path, bytes(self._data))
+        else:
+            self._file.close()
+
+
+def uploads(filesystem: Any) -> bool:
+    """Whether files of an fsspec filesystem appear only when they are closed, and as a whole."""
+    protocol = getattr(filesystem, "protocol", ())
+    if protocol == "dir":  # a part of another one
+        return uploads(filesystem.fs)
+    return not _UPLOADING.isdisjoint((protocol,) if isinstance(protocol, str) else protocol)
 
 
 def modified_ns(info: Mapping[str, Any]) -> int | None:

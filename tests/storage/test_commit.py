@@ -494,6 +494,22 @@ def test_a_store_that_cannot_move_files_copies_them(tmp_path):
     assert not [name for name in store.names() if name.endswith(".tmp")] and not store.staged()
 
 
+def test_a_copy_that_fails_in_the_store_loses_nothing(tmp_path):
+    """Azure says that a copy has ended, but pyarrow does not look whether it has failed."""
+    store = coarse_store(tmp_path / "t")
+    store.write(1)
+    handler = store.filesystem.handler
+
+    def move(source, target):
+        raise NotImplementedError("Move() is not implemented")
+
+    handler.move, handler.copy_file = move, lambda _, target: open(target, "wb").close()
+    with pytest.raises(OSError, match="has not copied"):
+        write_file(store.filesystem, f"{store.folder}/a", b"1")
+    [kept] = [name for name in store.names() if name.endswith(".tmp")]
+    assert (tmp_path / "t" / kept).read_bytes() == b"1"
+
+
 def test_a_missing_folder_is_no_error_whatever_a_store_calls_it(tmp_path):
     """Google Cloud Storage in pyarrow raises no FileNotFoundError."""
     store = coarse_store(tmp_path / "t")

@@ -1,5 +1,8 @@
 """Filesystems of fsspec that keep listings, such as those of S3, Azure and Google Cloud."""
 
+import io
+import os
+import posixpath
 import uuid
 from datetime import UTC, datetime
 
@@ -7,9 +10,11 @@ import fsspec
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pytest
+from fsspec.implementations.dirfs import DirFileSystem
 
 import secure_bloom
 from secure_bloom.index import Index, build
+from secure_bloom.storage.files import open_output
 from secure_bloom.storage.fsspec_files import modified_ns
 from secure_bloom.storage.versions import as_local
 from tests.index.helpers import ENCRYPTION, KMS
@@ -108,6 +113,56 @@ def test_a_folder_is_listed_without_those_below():
     filesystem.handler.fs.pipe({f"{where}/a": b"1", f"{where}/b/c": b"2"})
     names = [info.base_name for info in filesystem.get_file_info(pa_fs.FileSelector(where))]
     assert sorted(names) == ["a", "b"]
+
+
+class Uploading(Keeping):
+    """Completes copies later, as adlfs does: a file that is renamed would be lost."""
+
+    protocol = "abfs"
+
+    def cp_file(self, path1, path2, **options):
+        self.pipe_file(path2, b"")
+
+    def _open(self, path, mode="rb", data=None, **options):
+        return _Blocks(self, path) if mode == "wb" and data is None \
+            else super()._open(path, mode, data=data, **options)
+
+
+class _Blocks(io.BytesIO):
+    """An upload in several requests."""
+
+    def __init__(self, store, path):
+        super().__init__()
+        self._store, self._path = store, path
+
+    def close(self):
+        if not self.closed:
+            self._store.pipe_file(self._path, self.getvalue())
+        super().close()
+
+
+@pytest.mark.parametrize("size", [0, 10, 5 << 20], ids=["empty", "small", "large"])
+@pytest.mark.parametrize("wrap", [
+    lambda fs, where: (fs, where), lambda fs, where: (as_local(fs, "")[0], where),
+    lambda fs, where: (pa_fs.SubTreeFileSystem(where, fs), ""),
+    lambda fs, where: (DirFileSystem(where, fs.handler.fs), "")],
+    ids=["handler", "uncached", "subtree", "dir"])
+def test_a_file_of_a_store_gets_its_name_without_a_copy(size, wrap):
+    where, store = f"/{uuid.uuid4().hex}", Uploading()
+    filesystem, folder = wrap(pa_fs.PyFileSystem(pa_fs.FSSpecHandler(store)), where)
+    for content in (os.urandom(size), os.urandom(size)):
+        before = store.find(where)
+        output = open_output(posixpath.join(folder, "a"), filesystem)
+        output.write(content[:5])
+        output.write(content[5:])
+        assert store.find(where) == before
+        output.commit()
+        assert store.find(where) == [f"{where}/a"] and store.cat_file(f"{where}/a") == content
+    with pytest.raises(ZeroDivisionError), \
+            open_output(posixpath.join(folder, "a"), filesystem) as output:
+        output.write(bytes(size))
+        raise ZeroDivisionError
+    assert store.find(where) == [f"{where}/a"] and store.cat_file(f"{where}/a") == content
 
 
 @pytest.mark.parametrize(("info", "time"), [
