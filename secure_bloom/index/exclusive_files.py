@@ -54,5 +54,12 @@ def _exclusively(filesystem: pa_fs.FileSystem) -> dict[str, Any] | None:
 
 def _create_on(fsspec: Any, path: str, data: bytes, options: dict[str, Any]) -> None:
     fsspec.makedirs(posixpath.dirname(path), exist_ok=True)
-    fsspec.pipe_file(path, data, **options)
+    try:
+        fsspec.pipe_file(path, data, **options)
+    except FileExistsError:
+        raise
+    except OSError:  # s3fs calls it an invalid argument if the file exists
+        fsspec.invalidate_cache(path)
+        if not fsspec.exists(path):
+            raise
     fsspec.invalidate_cache(path)

@@ -121,6 +121,24 @@ def test_a_file_that_disappears_while_it_is_created_was_not_created(monkeypatch)
         exclusive_files.create_exclusively(filesystem, "/created/m", b"data")
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_store_that_calls_a_condition_an_invalid_argument(monkeypatch, is_there):
+    """As s3fs, if an object exists that was to be created."""
+    memory = MemoryFileSystem()
+
+    def pipe_file(path, value, mode="overwrite"):
+        raise OSError(errno.EINVAL, "At least one of the pre-conditions did not hold")
+
+    if is_there:
+        memory.pipe_file("/created/n", b"theirs")
+    monkeypatch.setattr(memory, "pipe_file", pipe_file)
+    filesystem = pa_fs.PyFileSystem(pa_fs.FSSpecHandler(memory))
+    with pytest.raises(FileExistsError if is_there else OSError) as raised:
+        exclusive_files.create_exclusively(filesystem, "/created/n", b"data")
+    assert is_there or raised.value.errno == errno.EINVAL
+    memory.rm("/created", recursive=True)
+
+
 # --- collecting ----------------------------------------------------------------------------------
 
 def test_fewer_spilled_bytes_than_were_written_are_an_error():
