@@ -47,15 +47,18 @@ def null_folder(names: Iterable[str]) -> str:
 
 
 def partition_values(relative: str) -> dict[str, str | None]:
-    """Return the partition columns in a file's relative path, with their values as text."""
-    return {unquote(name): None if value == NULL else unquote(value)
-            for name, value in _pairs(relative)}
+    """Return the partition columns in a file's relative path, with their values as text.
+
+    The name of null may be escaped, as for pyarrow. Spark would read that as a string, which
+    neither Spark nor this library can write.
+    """
+    values = {unquote(name): unquote(value) for name, value in _pairs(relative)}
+    return {name: None if value == NULL else value for name, value in values.items()}
 
 
 def partition_of(relative: str) -> str:
     """Return the partition of a file's relative path; the same text however a writer escaped it."""
-    return "/".join(f"{_respelled(name)}={value if value == NULL else _respelled(value)}"
-                    for name, value in _pairs(relative))
+    return "/".join(f"{_respelled(name)}={_respelled(value)}" for name, value in _pairs(relative))
 
 
 def _pairs(relative: str) -> Iterator[tuple[str, str]]:

@@ -285,6 +285,17 @@ def test_folders_that_readers_take_for_another_partition_are_not_overwritten(tmp
     assert nested.exists()
 
 
+def test_null_is_overwritten_however_its_folder_is_spelled(tmp_path):
+    """pyarrow reads it as null, Spark's own source as a string."""
+    folder = tmp_path / "day=%5F_HIVE_DEFAULT_PARTITION__"
+    folder.mkdir()
+    pq.write_table(pa.table({"n": [1]}), folder / "a.parquet")
+    assert read(tmp_path).to_pylist() == [{"n": 1, "day": None}]
+    write_dataset(pa.table({"n": [2], "day": pa.array([None], pa.string())}), tmp_path,
+                  partition_by="day", mode="overwrite_partitions")
+    assert read(tmp_path).to_pylist() == [{"n": 2, "day": None}]
+
+
 def test_a_partition_is_not_overwritten_in_plaintext_beside_encrypted_ones(tmp_path):
     write_dataset(PEOPLE, tmp_path, partition_by="city", encryption=ENCRYPTED, keys=kms())
     with pytest.raises(CommitError, match="is encrypted, and what is added would not be"):

@@ -79,6 +79,7 @@ def test_values_in_paths():
     assert partition_values("/x=1/b%20c=d%2Fe%3D/f=g/a=b.parquet") == {
         "x": "1", "b c": "d/e=", "f": "g"}
     assert partition_values("/x=__HIVE_DEFAULT_PARTITION__/y=/a") == {"x": None, "y": ""}
+    assert partition_values("/x=%5F_HIVE_DEFAULT_PARTITION__/a") == {"x": None}
 
 
 @pytest.mark.parametrize(("values", "expected"), [
