@@ -15,6 +15,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.auditing.evidence import Traces
 from secure_bloom.auditing.file import OpenFileAudit
 from secure_bloom.auditing.indexes import audit_indexes
+from secure_bloom.auditing.leftovers import audit_leftovers, leftovers_among
 from secure_bloom.auditing.result import (
     ENCRYPTED_FOOTER,
     NOT_PARQUET,
@@ -106,10 +107,11 @@ def audit(source: FilePath, keys: Keys = None, *,
     policy = given_or_of_environment(policy)
     filesystem, path = resolve(source, filesystem)
     indexes: list[IndexFolder] = []
-    tables, summaries = TablesBelow(), list[str]()
+    tables, summaries, everything = TablesBelow(), list[str](), list[str]()
 
     def note(found: Iterable[str]) -> None:
         found = list(found)
+        everything[:] = found
         indexes[:] = index_folders(filesystem, path, found)
         tables.find(path, found)
         summaries[:] = [posixpath.join(path, one) for one in summaries_among(found)]
@@ -136,6 +138,8 @@ def audit(source: FilePath, keys: Keys = None, *,
     result.findings += auditing.shared_ids()
     result.findings += audit_indexes(indexes, result.files,
                                      keys if isinstance(keys, CachedKms) else None, policy)
+    leftovers = leftovers_among(everything, [file.file for file in result.files], path)
+    result.findings += audit_leftovers(filesystem, leftovers, result, policy, files_at_once)
     if policy is not None:
         result.findings += _without_match(policy, result, filesystem)
     return result

@@ -27,6 +27,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "damaged": ("error", "A file or filter that cannot be read"),
     "index": ("error", "An index without encryption of a sensitive column"),
     "log": ("error", "Values of a sensitive column, or keys, in the log of a table"),
+    "leftover": ("error", "Plaintext rows in a file that readers do not see"),
     "trace": ("warning", "Bytes of a plaintext Bloom filter that no footer references"),
     "guessed": ("warning", "An unencrypted column whose filters recognize guessed values"),
     "refused": ("warning", "A filter that some readers reject or ignore"),
