@@ -18,7 +18,7 @@ from secure_bloom.index.exclusive_files import create_exclusively
 from secure_bloom.index.publishing import publish
 from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import CachedKms
-from tests.index.helpers import KMS, LOCAL, age, folder_of, manifests_of, segments_of, write
+from tests.index.helpers import KMS, LOCAL, folder_of, manifests_of, segments_of, write
 from tests.storage.objects import Objects, new_objects
 from tests.storage.s3 import BUCKET
 from tests.storage.stores import coarse_store
@@ -332,12 +332,10 @@ def test_an_index_on_other_filesystems(tmp_path, store):
     where = str(tmp_path)
     for number in range(3):
         write(f"{where}/{number}.parquet", [f"v{number}"], filesystem=filesystem)
-    age(tmp_path)  # one file alone is dated in whole seconds
     assert build(where, "ssn", KMS, filesystem=filesystem).indexed == 3
     index = Index.open(where, KMS, filesystem=filesystem)
     assert index.lookup("ssn", ["v1", "x"]).row_groups == [{"1.parquet": [0]}, {}]
     write(f"{where}/3.parquet", ["v3"], filesystem=filesystem)
-    age(tmp_path)  # the first ones, too: they are restamped
     assert index.update().indexed == 1 and index.compact() == 2
     index.vacuum(0)
     found = index.lookup("ssn", ["v1", "v3"])
