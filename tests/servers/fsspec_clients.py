@@ -24,7 +24,7 @@ class _Client(ServerProcess):
     package = ""  #: which is installed beside the environment, as some need other versions
     package_version = ""
     filesystem_class = pa_fs.PyFileSystem
-    tests: tuple[str, ...] = ("tests/servers/test_table.py",)
+    tests = (*TESTS, "tests/servers/test_table.py", "tests/servers/test_fsspec.py")
 
     @classmethod
     def build(cls) -> list[str]:
@@ -62,8 +62,7 @@ class AzuriteAdlfs(_Client, Azurite):
 
     package, package_version = "adlfs", "2026.8.0"
     # It passes a URI, of which pyarrow ignores the account's key.
-    tests = (*TESTS, *_Client.tests,
-             "--deselect=tests/erasing/test_stores.py::test_a_single_object")
+    tests = (*_Client.tests, "--deselect=tests/erasing/test_stores.py::test_a_single_object")
     version = f"{Azurite.version}, adlfs {package_version}"
 
     def make(self, package, **options):
