@@ -18,7 +18,7 @@ from secure_bloom.index.coverage import ListedCoverage, Place, TrustedCoverage
 from secure_bloom.index.file_entry import FileEntry
 from secure_bloom.index.file_table import parsed_schema
 from secure_bloom.index.folder import IndexFolder
-from secure_bloom.index.manifest import Manifest
+from secure_bloom.index.manifest import Manifest, StoredManifest
 from secure_bloom.index.segment import Match, PageRead, Segment, SegmentInfo
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys.cache import LIFETIME, CachedKms
@@ -254,8 +254,15 @@ def _chunks(plans: list[_Plan]) -> Iterator[list[tuple[int, PageRead]]]:
 
 # --- opened indexes of this process --------------------------------------------------------------
 
+class _Opened(NamedTuple):
+    """An index, and the manifest of which it was opened."""
+
+    column_index: ColumnIndex
+    stored: StoredManifest
+
+
 # Each has its segments open. They are kept without use as long as keys are cached.
-_opened: Cache[ColumnIndex] = Cache(16, LIFETIME)
+_opened: Cache[_Opened] = Cache(16, LIFETIME)
 
 
 def open_column(filesystem: pa_fs.FileSystem, table: str, column: str,
@@ -269,7 +276,8 @@ def open_column(filesystem: pa_fs.FileSystem, table: str, column: str,
 
 def opened_before(filesystem: pa_fs.FileSystem, table: str, column: str) -> ColumnIndex | None:
     """Return an index as this process opened it last; None if it is no longer open."""
-    return _opened_before(IndexFolder(filesystem, table, column))
+    known = _opened_before(IndexFolder(filesystem, table, column))
+    return None if known is None else known.column_index
 
 
 def with_newest(use: Callable[[], _Result]) -> _Result:
@@ -284,25 +292,29 @@ def with_newest(use: Callable[[], _Result]) -> _Result:
 
 
 def _open_newest(folder: IndexFolder, kms: CachedKms | None) -> ColumnIndex | None:
-    manifest = folder.open_newest(kms)
-    if manifest is None:
+    known = _opened_before(folder)
+    stored = folder.newest(None if known is None else known.stored)
+    if stored is None:
         if versions := folder.versions():
             raise FormatError("no manifest of the index is complete; build it again",
                               file=folder.manifest_path(versions[-1]), column=folder.column)
         return None
-    known = _opened_before(folder)
-    if known is not None and known.manifest.key != manifest.key:
+    if known is not None and known.stored is stored:
+        with folder.location(stored):
+            key = stored.unwrap(kms)  # it must still be available, and the same
+        if key == known.column_index.manifest.key:
+            return known.column_index
+    manifest = folder.opened(stored, kms)
+    if known is not None and known.column_index.manifest.key != manifest.key:
         known = None
-    if known is not None and known.manifest == manifest:
-        return known
-    found = ColumnIndex(folder, manifest, () if known is None else known.segments)
-    _opened.put(_place(folder), found)
+    found = ColumnIndex(folder, manifest, () if known is None else known.column_index.segments)
+    _opened.put(_place(folder), _Opened(found, stored))
     return found
 
 
-def _opened_before(folder: IndexFolder) -> ColumnIndex | None:
+def _opened_before(folder: IndexFolder) -> _Opened | None:
     known = _opened.get(_place(folder))
-    if known is None or not known.folder.filesystem.equals(folder.filesystem):
+    if known is None or not known.column_index.folder.filesystem.equals(folder.filesystem):
         return None
     return known
 

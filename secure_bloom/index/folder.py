@@ -9,6 +9,7 @@ import uuid
 from bisect import bisect_right
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import cache
 from itertools import accumulate
 from urllib.parse import quote, unquote
@@ -62,11 +63,14 @@ class IndexFolder:
         self.filesystem, self.table, self.column = filesystem, table, column
         self.path = posixpath.join(table, INDEX, folder_name(column))
 
-    def newest(self) -> StoredManifest | None:
-        """Return the newest manifest that is complete; None if there is none."""
+    def newest(self, known: StoredManifest | None = None) -> StoredManifest | None:
+        """Return the newest manifest that is complete; None if there is none.
+
+        If its bytes are those of a known manifest, that one is returned.
+        """
         for _ in range(_TRIES):
             versions = self.versions()
-            found, is_gone = self._newest_of(versions)
+            found, is_gone = self._newest_of(versions, known)
             # A later version may have been published, and these deleted. A listing at that moment
             # may miss both.
             if found is not None or not (is_gone or self.versions() != versions):
@@ -75,7 +79,8 @@ class IndexFolder:
 
     def open_newest(self, kms: CachedKms | None) -> Manifest | None:
         """Return the newest manifest, opened with the key; None if there is none."""
-        return self._opened(self.newest(), kms)
+        stored = self.newest()
+        return None if stored is None else self.opened(stored, kms)
 
     def published_segments(self, kms: CachedKms | None) -> set[str]:
         """Return the names of the files of segments in all manifests that are still there."""
@@ -84,9 +89,8 @@ class IndexFolder:
             path = self.manifest_path(version)
             with contextlib.suppress(FileNotFoundError), \
                     error_location(file=path, column=self.column):
-                manifest = self._opened(StoredManifest.parse(self._read_manifest(path), version),
-                                        kms)
-                names |= manifest.body.file_names if manifest else set()
+                stored = StoredManifest.parse(self._read_manifest(path), version)
+                names |= self.opened(stored, kms).body.file_names if stored else set()
         return names
 
     def newest_and_next(self, kms: CachedKms | None) -> tuple[Manifest | None, int]:
@@ -97,9 +101,11 @@ class IndexFolder:
         """
         versions = self.versions()
         found, _ = self._newest_of(versions)
-        return self._opened(found, kms), max(versions, default=0) + 1
+        manifest = None if found is None else self.opened(found, kms)
+        return manifest, max(versions, default=0) + 1
 
-    def _newest_of(self, versions: list[int]) -> tuple[StoredManifest | None, bool]:
+    def _newest_of(self, versions: list[int], known: StoredManifest | None = None) \
+            -> tuple[StoredManifest | None, bool]:
         """Return the newest one that is complete, and whether one has been deleted.
 
         Raises FormatError if several are torn, which writers do not leave.
@@ -109,7 +115,9 @@ class IndexFolder:
             path = self.manifest_path(version)
             try:
                 with error_location(file=path, column=self.column):
-                    stored = StoredManifest.parse(self._read_manifest(path), version)
+                    data = self._read_manifest(path)
+                    stored = known if known is not None and known.is_stored_as(data, version) \
+                        else StoredManifest.parse(data, version)
             except FileNotFoundError:
                 is_gone = True
                 continue
@@ -135,11 +143,14 @@ class IndexFolder:
     def _read_manifest(self, path: str) -> bytes:
         return read_constant(self.filesystem, path, MAX_MANIFEST)
 
-    def _opened(self, stored: StoredManifest | None, kms: CachedKms | None) -> Manifest | None:
-        if stored is None:
-            return None
-        with error_location(file=self.manifest_path(stored.version), column=self.column):
+    def opened(self, stored: StoredManifest, kms: CachedKms | None) -> Manifest:
+        """Open a manifest of this folder with the key."""
+        with self.location(stored):
             return stored.open(self.column, kms)
+
+    def location(self, stored: StoredManifest) -> AbstractContextManager[None]:
+        """Add to errors where a manifest is."""
+        return error_location(file=self.manifest_path(stored.version), column=self.column)
 
     def publish(self, manifest: Manifest) -> None:
         """Store a manifest.

@@ -219,8 +219,12 @@ class Manifest:
 
 @dataclass(frozen=True)
 class StoredManifest:
-    """A manifest as it is stored, before its key is unwrapped."""
+    """A manifest as it is stored, before its key is unwrapped.
 
+    ``data`` are the bytes of the file.
+    """
+
+    data: bytes = field(repr=False)
     magic: bytes
     version: int
     index_id: bytes
@@ -250,22 +254,26 @@ class StoredManifest:
                                    "version of secure_bloom wrote it; delete the index and build "
                                    "it again")
         try:
-            return cls._of(fields, version)
+            return cls._of(data, fields, version)
         except (ValueError, TypeError, KeyError, KeyRetrievalError):
             raise FormatError("the manifest of the index is malformed") from None
 
     @classmethod
-    def _of(cls, fields: dict[str, Any], version: int) -> StoredManifest:
+    def _of(cls, data: bytes, fields: dict[str, Any], version: int) -> StoredManifest:
         known = {"format", "index_id", "version", "key_material", "index_key", "body"}
         index_id = bytes.fromhex(fields["index_id"])
         material, key = fields.get("key_material"), fields.get("index_key")
         if fields["version"] != version or not known.issuperset(fields) \
                 or len(index_id) != ID_SIZE or (material is None) == (key is None):
             raise ValueError
-        return cls(FORMATS[fields["format"]], version, index_id,
+        return cls(data, FORMATS[fields["format"]], version, index_id,
                    None if material is None else KeyMaterial.parse(material),
                    None if key is None else base64.b64decode(key, validate=True),
                    base64.b64decode(fields["body"], validate=True))
+
+    def is_stored_as(self, data: bytes, version: int) -> bool:
+        """Whether these are the bytes of this version, so that they need not be parsed again."""
+        return (version, data) == (self.version, self.data)
 
     @property
     def is_encrypted(self) -> bool:
@@ -284,7 +292,7 @@ class StoredManifest:
         FormatError
             If it is malformed, or belongs to another column.
         """
-        key = IndexKey(self._unwrapped(kms), self.index_id)
+        key = self.unwrap(kms)
         sealer = key.manifest().of_format(self.magic)
         body = Body.from_json(sealer.open(self.sealed, ModuleType.MANIFEST, self.version)
                               .to_pybytes())
@@ -292,14 +300,18 @@ class StoredManifest:
             raise FormatError("this manifest belongs to the index of another column")
         return Manifest(self.version, key, self.material, body)
 
-    def _unwrapped(self, kms: CachedKms | None) -> bytes:
+    def unwrap(self, kms: CachedKms | None) -> IndexKey:
+        """Unwrap the key of the index.
+
+        Raises KeyRetrievalError if it is missing, denied or wrong.
+        """
         key = self.index_key
         if self.material is not None:
             key = unwrap_index_key(self.material, kms)
         assert key is not None  # there is one of the two
         if len(key) != KEY_SIZE:
             raise FormatError("the key of the index has an invalid length")
-        return key
+        return IndexKey(key, self.index_id)
 
 
 def wrap_index_key(key: IndexKey, master_key: str, kms: CachedKms) -> KeyMaterial:

@@ -1,5 +1,7 @@
 """Several columns of a table have an index each; operations can be limited to some of them."""
 
+import base64
+import json
 import shutil
 
 import pyarrow as pa
@@ -7,11 +9,18 @@ import pyarrow.compute as pc
 import pytest
 
 import secure_bloom
-from secure_bloom.errors import ColumnError, UnsupportedError
+from secure_bloom.errors import (
+    AuthenticationError,
+    ColumnError,
+    KeyRetrievalError,
+    UnsupportedError,
+)
 from secure_bloom.index import Index, build, column_index, column_segments
+from secure_bloom.index.manifest import StoredManifest
+from secure_bloom.keys import NO_KEYS, InMemoryKms
 from secure_bloom.storage import cache
 from secure_bloom.storage.cache import Cache
-from tests.index.helpers import KMS, age, folder_of, segments_of
+from tests.index.helpers import KMS, age, folder_of, manifests_of, segments_of
 
 ENCRYPTION = secure_bloom.EncryptionConfiguration("footer", {"pii": ["ssn", "phone"]})
 
@@ -87,6 +96,38 @@ def test_indexes_that_were_used_recently_stay_open(tmp_path, monkeypatch):
     assert Index.open(tmp_path / "second", KMS).column("ssn") is not opened["second"]
 
 
+def test_an_unchanged_manifest_is_opened_once_but_its_key_is_asked_for_each_time(table,
+                                                                                 monkeypatch):
+    opened, original = [], StoredManifest.open
+    monkeypatch.setattr(StoredManifest, "open", lambda self, *arguments: opened.append(
+        self.version) or original(self, *arguments))
+    index = Index.open(table, KMS)
+    index.update()
+    index.lookup("ssn", "ssn-0")
+    opened.clear()
+    for _ in range(3):
+        assert index.lookup("ssn", "ssn-0").row_groups == [{"a.parquet": [0]}]
+    assert opened == []
+    for keys in (None, InMemoryKms({}), InMemoryKms({"pii": b"x" * 16})):
+        with pytest.raises(KeyRetrievalError):
+            Index.open(table, keys or NO_KEYS).lookup("ssn", "ssn-0")
+    write(table / "c.parquet", 2)
+    index.update()
+    assert index.lookup("ssn", "ssn-2").row_groups == [{"c.parquet": [0]}]
+
+
+def test_a_manifest_that_is_changed_in_place_is_noticed(table):
+    index, [*_, manifest] = Index.open(table, KMS), manifests_of(table)
+    index.lookup("ssn", "ssn-0")
+    content = json.loads(manifest.read_bytes())
+    sealed = bytearray(base64.b64decode(content["body"]))
+    sealed[-1] ^= 1
+    content["body"] = base64.b64encode(sealed).decode()
+    manifest.write_text(json.dumps(content))
+    with pytest.raises(AuthenticationError):
+        index.lookup("ssn", "ssn-0")
+
+
 def test_a_column_that_is_named_twice_is_built_once(tmp_path):
     write(tmp_path / "a.parquet", 0)
     assert build(tmp_path, ["ssn", "ssn"], KMS).columns == ["ssn"]
@@ -112,7 +153,8 @@ def test_open_indexes_are_closed_when_they_were_not_used_for_long(table, monkeyp
     assert index.column("ssn") is known["ssn"]
     now[0] += 2
     assert index.column("ssn") is known["ssn"]
-    assert [opened.column for opened, *_ in column_index._opened._values.values()] == ["ssn"]
+    assert [opened.column_index.column for opened, *_ in column_index._opened._values.values()] \
+        == ["ssn"]
     assert index.column("phone") is not known["phone"]
     now[0] += column_index.LIFETIME + 1
     assert index.column("ssn") is not known["ssn"]
