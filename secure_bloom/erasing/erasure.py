@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import posixpath
 import random
 import secrets
 import time
@@ -22,9 +21,8 @@ from secure_bloom.erasing.out_of_reach import names_of_folders, unpublished
 from secure_bloom.erasing.result import Absence, ErasedFile, ErasedValue, EraseResult
 from secure_bloom.erasing.search import Occurrences, find_occurrences, only_in_dictionaries
 from secure_bloom.erasing.summaries import Summaries, find_summaries, remove_summaries
-from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError, UnsupportedError
-from secure_bloom.index.folder import indexed_columns
-from secure_bloom.index.index import Index
+from secure_bloom.erasing.table_indexes import TableIndexes
+from secure_bloom.errors import ChangedMeanwhileError, UnsupportedError
 from secure_bloom.index.planning import IndexUse
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.tables import table_of_files
@@ -32,7 +30,7 @@ from secure_bloom.policy.requirement import Requirement
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.leftovers import remove_leftovers_of
 from secure_bloom.storage.local_files import remove_checksum
-from secure_bloom.storage.table_names import STAGING, table_of
+from secure_bloom.storage.table_names import STAGING
 from secure_bloom.storage.threads import in_order
 from secure_bloom.storage.visibility import parquet_files
 
@@ -82,6 +80,7 @@ class Erasure:
         self._requirement = requirement
         _check_no_table(filesystem, path, erased.column)
         self.hash_key: bytes | None = None
+        self._indexes = TableIndexes(filesystem, path, self.keys)
         self.is_folder = filesystem.get_file_info(path).type == pa_fs.FileType.Directory
 
     def run(self, *, dry_run: bool, max_share: float, hash_key: bytes | None,
@@ -130,7 +129,7 @@ class Erasure:
             f"{one.new_file} uses AES_GCM_CTR_V1 and keeps its data keys: anyone who has a copy of "
             "the old file can put its pages back, without a key"
             for one in result.files if one.accepts_old_pages]
-        result.indexes = self._purge_indexes(result.out_of_reach)
+        result.indexes = self._indexes.purge(result.out_of_reach)
         left = _unless_changed(verify)
         result.absence = Absence(left.found_rows, left.report.files, left.report.row_groups,
                                  left.num_dictionaries, left.found_dictionaries)
@@ -173,6 +172,7 @@ class Erasure:
             summaries.paths.extend(removed.paths)
             summaries.left.extend(removed.left)
 
+        self._indexes.note([None] if found.files else [])  # until the job has committed
         if self.filesystem.type_name == "local":  # what was killed may have left rows, too
             remove_leftovers_of(self.filesystem, self.path,
                                 parquet_files(self.filesystem, self.path))
@@ -199,28 +199,13 @@ class Erasure:
             raise
         job.commit([one.staged for one in rewritten],
                    replaced={one.file.file: one.replaced for one in rewritten})
+        self._indexes.note(one.change for one in rewritten)
         return [one.file for one in rewritten]
-
-    def _purge_indexes(self, out_of_reach: list[str]) -> list[str]:
-        """Bring the indexes of the table up to date; return their columns."""
-        table = table_of(self.path if self.is_folder else posixpath.dirname(self.path))
-        if not indexed_columns(self.filesystem, table):
-            return []
-        keys: Any = self.keys
-        try:
-            index = Index.open(table, keys, filesystem=self.filesystem)
-            index.purge()
-        except (SecureBloomError, OSError, TypeError) as error:  # explicit keys open no index
-            out_of_reach.append(
-                f"the indexes of {table}, which could not be brought up to date, have fingerprints "
-                f"of these values ({error}): run secure-bloom index update, compact and vacuum")
-            return []
-        return index.columns
 
     def rewrite(self, job: Job, found: Occurrences, advance: Callable[[float], None]) \
             -> Iterator[Rewritten]:
         """Write the files without these rows; none of them is visible before the job commits."""
-        done = [0.0] * len(found.files)
+        done, index_keys = [0.0] * len(found.files), self._indexes.keys()
 
         def rewrite(item: tuple[int, tuple[str, Iterable[int]]]) -> Rewritten:
             number, (path, groups) = item
@@ -229,7 +214,7 @@ class Erasure:
                 done[number] = fraction
                 advance(sum(done) / len(done))
             return rewrite_for_job(job, number, path, self.erased, set(groups), self.keys, tell,
-                                   self.hash_key, self._requirement)
+                                   self.hash_key, self._requirement, index_keys)
 
         with ThreadPoolExecutor(self.files_at_once) as pool:
             yield from in_order(pool, rewrite, enumerate(found.files.items()),

@@ -6,7 +6,8 @@ import hashlib
 import hmac
 import os
 import posixpath
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pyarrow.fs as pa_fs
@@ -14,6 +15,8 @@ import pyarrow.fs as pa_fs
 from secure_bloom.erasing.matching import ErasedValues
 from secure_bloom.erasing.remaining import RemainingRows
 from secure_bloom.erasing.result import ErasedFile
+from secure_bloom.index.file_change import FileChange
+from secure_bloom.index.sealing import IndexKey
 from secure_bloom.keys.external import create_material, read_material
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.new_version import opened_to_rewrite
@@ -31,16 +34,21 @@ Advance = Callable[[float], None]
 
 
 class Rewritten(NamedTuple):
-    """A file of a job that replaces this version of another one, once the job commits."""
+    """A file of a job that replaces this version of another one, once the job commits.
+
+    ``change`` is for indexes of the table; None if more has changed than rows of row groups.
+    """
 
     file: ErasedFile
     staged: StagedFile
     replaced: FileVersion
+    change: FileChange | None
 
 
 def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_groups: set[int],
                     keys: Keys, advance: Advance, hash_key: bytes | None,
-                    requirement: Requirement | None = None) -> Rewritten:
+                    requirement: Requirement | None = None,
+                    index_keys: Mapping[str, IndexKey] = MappingProxyType({})) -> Rewritten:
     """Write a file of a job without the rows to erase.
 
     Parameters
@@ -57,6 +65,8 @@ def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_
         As for :func:`.erase`.
     requirement : Requirement, optional
         What the file must meet: it may not be the one that was searched.
+    index_keys : mapping of str to IndexKey
+        The columns of the table with an index, and the keys of the indexes.
 
     Raises
     ------
@@ -81,7 +91,18 @@ def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_
                                before, _sha256_of(job.filesystem, new),
                                rewrite.has_other_names or _is_link(job, path),
                                remaining.accepts_old_pages, remaining.num_whole)
-    return Rewritten(described, staged, replaced)
+        change = _change(job, file, path, new, keys, row_groups, index_keys)
+    return Rewritten(described, staged, replaced, change)
+
+
+def _change(job: Job, file: OpenFile, path: str, new: str, keys: Keys, row_groups: set[int],
+            index_keys: Mapping[str, IndexKey]) -> FileChange | None:
+    """Return how a new file of the job differs from the one that it replaces."""
+    if not index_keys:
+        return None
+    with OpenFile(Source(new, job.filesystem), keys) as written, file.one_version():
+        return FileChange.of(job.filesystem, file, path, written,
+                             job.path(relative_path(new, job.work)), row_groups, index_keys)
 
 
 def rewrite_in_place(filesystem: pa_fs.FileSystem, path: str, erased: ErasedValues,

@@ -104,7 +104,8 @@ class SegmentMaker:
             column = leaf_column(file, self._folder.column)
         except ColumnError as error:
             return error.message
-        if column is not None and (reason := self._refused(file, column)) is not None:
+        if column is not None and \
+                (reason := refusal(file, column, self._master_key)) is not None:
             return reason
         if entry.content in self._earlier.get(path, ()):
             with self._lock:
@@ -139,17 +140,6 @@ class SegmentMaker:
         for builder in self._builders.values():
             builder.close()
 
-    def _refused(self, file: OpenFile, column: LeafColumn) -> str | None:
-        found = master_keys(file, column)
-        if self._master_key is None and found - {UNENCRYPTED}:
-            raise UnsupportedError("this file encrypts the column, but its index has no "
-                                   "encryption; delete the index, and build it again",
-                                   column=column.path)
-        others = found - {UNENCRYPTED, self._master_key}
-        if others:
-            return f"the column is under another master key, {min(filter(None, others))!r}"
-        return None
-
     def _add_entry(self, entry: FileEntry, column_type: ColumnType) -> AddedFile:
         with self._lock:
             builder = self._builders.get(column_type)
@@ -160,6 +150,22 @@ class SegmentMaker:
                 builder = SegmentBuilder(self._key, column_type, self._budget)
                 self._builders[column_type] = builder
             return builder.add_file(entry)
+
+
+def refusal(file: OpenFile, column: LeafColumn, master_key: str | None) -> str | None:
+    """Return why an index under a master key must not cover a file; None if it may.
+
+    Raises UnsupportedError if the index has no encryption, but the file has.
+    """
+    found = master_keys(file, column)
+    if master_key is None and found - {UNENCRYPTED}:
+        raise UnsupportedError("this file encrypts the column, but its index has no "
+                               "encryption; delete the index, and build it again",
+                               column=column.path)
+    others = found - {UNENCRYPTED, master_key}
+    if others:
+        return f"the column is under another master key, {min(filter(None, others))!r}"
+    return None
 
 
 def leaf_column(file: OpenFile, path: str) -> LeafColumn | None:

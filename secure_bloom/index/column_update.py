@@ -79,10 +79,7 @@ class ColumnUpdate:
                           if self.coverage.path_at(Place(number, file)) is not None
                           or (rows.paths[file] in restamped and rows.stamps[file].size >= 0))
         groups += sum(info.row_groups for one in made for info in one.segments)
-        folders = {posixpath.dirname(path) for path in self._listing}
-        return Listed(len(self._listing), groups,
-                      sum(stamp.size for stamp in self._listing.values()),
-                      tuple(sorted(folders)) if len(folders) <= _MAX_FOLDERS else None)
+        return totals(self._listing, groups)
 
     def _earlier(self) -> dict[str, list[bytes]]:
         """Return the content of the files that are covered with another stamp, by path."""
@@ -94,6 +91,13 @@ class ColumnUpdate:
                 if path in uncovered and rows.stamps[number].size >= 0:
                     found.setdefault(path, []).append(rows.contents[number])
         return found
+
+
+def totals(listing: Mapping[str, Stamp], row_groups: int) -> Listed:
+    """Return the totals of listed files."""
+    folders = {posixpath.dirname(path) for path in listing}
+    return Listed(len(listing), row_groups, sum(stamp.size for stamp in listing.values()),
+                  tuple(sorted(folders)) if len(folders) <= _MAX_FOLDERS else None)
 
 
 def publish_segments(folder: IndexFolder, kms: CachedKms | None, key: SentKey,

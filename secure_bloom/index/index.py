@@ -19,6 +19,7 @@ from secure_bloom.index.identity import check_sample
 from secure_bloom.index.inspection import IndexInfo, inspect_index
 from secure_bloom.index.integrity import SAMPLE, IndexVerification, verify_columns
 from secure_bloom.index.lookup import Lookup, look_up
+from secure_bloom.index.purging import purge_columns
 from secure_bloom.index.rotation import IndexRotation, rotate_indexes
 from secure_bloom.index.table import Table, coverage_for, open_with_generation
 from secure_bloom.index.update import (
@@ -307,14 +308,7 @@ class Index(Summarized):
         list of str
             Names of the deleted files. The errors are those of :meth:`update`.
         """
-        deleted = []
-        for folder in self._folders():
-            published = folder.published_segments(self._kms)
-            update_indexes(self._table, [folder.column], self._kms, budget=budget)
-            compaction.compact(self._table, folder, self._kms, budget)
-            published |= folder.published_segments(self._kms)  # what the update has published
-            deleted += compaction.vacuum(folder, self._kms, published=published)
-        return deleted
+        return purge_columns(self._table, self.columns, self._kms, budget)
 
     def rotate(self, *, old: str, new: str, dry_run: bool = False) -> IndexRotation:
         """Wrap the keys of the indexes with another master key.

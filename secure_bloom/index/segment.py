@@ -34,8 +34,8 @@ import pyarrow as pa
 from secure_bloom.crypto.modules import OVERHEAD, Bytes
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.index.file_table import FileDirectory, FileTable, Location
-from secure_bloom.index.geometry import Geometry
-from secure_bloom.index.pages import Page
+from secure_bloom.index.geometry import MAX_GROUP_BITS, Geometry, pack
+from secure_bloom.index.pages import Page, encode
 from secure_bloom.index.sealing import MAGIC, SBX2, ModuleType, Sealer
 from secure_bloom.sbbf.column_type import PHYSICAL_TYPES, ColumnType
 from secure_bloom.storage.small_files import parse_json
@@ -174,7 +174,7 @@ class Segment:
         footer = _Footer.parse(self._open(tail[end - length:end], ModuleType.FOOTER))
         self.column_type, self.geometry, self.pairs = \
             footer.column_type, footer.geometry, footer.pairs
-        self._directory = footer.directory
+        self.directory = footer.directory
         num_parts = -(-self.geometry.num_pages // DIRECTORY_PART)
         directory_size = num_parts * (OVERHEAD + 8) + 4 * self.geometry.num_pages
         if not info.tail <= footer.files <= info.size - 8 - length \
@@ -182,6 +182,7 @@ class Segment:
             raise FormatError("the footer of the segment has invalid offsets")
         table = self._open(tail[footer.files - info.tail:end - length], ModuleType.FILES)
         self._end_of_pages = footer.directory
+        self.file_bounds = np.empty(0, np.int64)  # of the pages of files
         self.files = FileTable.from_sbx2(table) if self.magic == SBX2 \
             else self._paged_files(FileDirectory.parse(table), tail)
         self._parts: dict[int, np.ndarray] = {}  # offsets of the pages, and the end of the last
@@ -192,13 +193,13 @@ class Segment:
 
     def _paged_files(self, directory: FileDirectory, tail: bytes) -> FileTable:
         """Return the file table; ``tail`` may have all its pages, or none."""
-        ends = self._directory - np.cumsum(directory.sizes[::-1])[::-1]
-        bounds = np.append(ends, self._directory)
+        ends = self.directory - np.cumsum(directory.sizes[::-1])[::-1]
+        self.file_bounds = bounds = np.append(ends, self.directory)
         self._end_of_pages = int(bounds[0])
         if directory.sizes.max() > MAX_PAGE or bounds[0] < len(MAGIC):
             raise FormatError("the file table of a segment has invalid sizes")
         before = self.info.tail
-        kept = tail[bounds[0] - before:self._directory - before] if bounds[0] >= before else b""
+        kept = tail[bounds[0] - before:self.directory - before] if bounds[0] >= before else b""
 
         def read(first: int, last: int) -> list[pa.Buffer]:
             start, size = int(bounds[first]), int(bounds[last] - bounds[first])
@@ -216,10 +217,10 @@ class Segment:
         pages = self.geometry.place(fingerprints)[0].astype(np.int64)
         if pages.size == 1:
             page = int(pages[0])
-            return [PageRead(page, *self._page(page), np.zeros(1, np.int64))]
+            return [PageRead(page, *self.place_of_page(page), np.zeros(1, np.int64))]
         order = np.argsort(pages, kind="stable")
         numbers, firsts = np.unique(pages[order], return_index=True)
-        return [PageRead(page, *self._page(page), probes) for page, probes in
+        return [PageRead(page, *self.place_of_page(page), probes) for page, probes in
                 zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True)]
 
     def find(self, fingerprints: np.ndarray, read: PageRead, module: bytes) -> Match:
@@ -236,21 +237,42 @@ class Segment:
     def decode(self, first: int, last: int) \
             -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield fingerprints (their bits lowest), row groups and ranges of pages; uint64."""
-        start, end = self._page(first)[0], sum(self._page(last - 1))
+        start, end = self.place_of_page(first)[0], sum(self.place_of_page(last - 1))
         data = memoryview(self._read_at(start, end - start))
         for page in range(first, last):
-            offset, size = self._page(page)
+            offset, size = self.place_of_page(page)
             module = data[offset - start:offset - start + size]
             decoded = Page(self._open(module, ModuleType.PAGE, page),
                            self.geometry.layout).decode()
             top, places = self.geometry.join(page, *decoded)
             yield top, *self.geometry.groups_and_ranges(places)
 
+    def without(self, page: int, pairs: np.ndarray) -> tuple[bytes, int]:
+        """Return a page without some pairs, sealed again, and how many of these it had.
+
+        They are as :func:`.pack` returns them, with row groups as places.
+        """
+        offset, size = self.place_of_page(page)
+        content = self._open(self._read_at(offset, size), ModuleType.PAGE, page)
+        buckets, entries = Page(content, self.geometry.layout).decode()
+        top, places = self.geometry.join(page, buckets, entries)
+        groups, _ = self.geometry.groups_and_ranges(places)
+        stays = ~np.isin(pack(top << np.uint64(MAX_GROUP_BITS), groups), pairs)
+        module = self._sealer.seal(encode(buckets[stays], entries[stays], self.geometry.layout),
+                                   ModuleType.PAGE, page)
+        return module, int(np.count_nonzero(~stays))
+
+    def page_sizes(self) -> np.ndarray:
+        """Return the stored size of each page."""
+        for part in range(0, self.geometry.num_pages, DIRECTORY_PART):
+            self.place_of_page(part)  # which keeps the part
+        return np.concatenate([np.diff(self._parts[part]) for part in sorted(self._parts)])
+
     def size_of(self, first: int, last: int) -> int:
         """Return the stored bytes of pages."""
-        return sum(self._page(last - 1)) - self._page(first)[0]
+        return sum(self.place_of_page(last - 1)) - self.place_of_page(first)[0]
 
-    def _page(self, page: int) -> tuple[int, int]:
+    def place_of_page(self, page: int) -> tuple[int, int]:
         """Return offset and size of a page."""
         part, number = divmod(page, DIRECTORY_PART)
         if part not in self._parts:
@@ -263,7 +285,7 @@ class Segment:
         """Return offset and size of a part of the directory."""
         whole = OVERHEAD + 8 + 4 * DIRECTORY_PART
         pages = min(DIRECTORY_PART, self.geometry.num_pages - part * DIRECTORY_PART)
-        return self._directory + part * whole, OVERHEAD + 8 + 4 * pages
+        return self.directory + part * whole, OVERHEAD + 8 + 4 * pages
 
     def _add_part(self, part: int, module: bytes) -> None:
         data = memoryview(self._open(module, ModuleType.DIRECTORY, part)).cast("B")

@@ -6,15 +6,17 @@ import json
 import os
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from itertools import pairwise
+from contextlib import contextmanager, suppress
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.fs as pa_fs
 
+from secure_bloom.errors import FormatError
 from secure_bloom.index import pages
-from secure_bloom.index.file_table import FileTable
+from secure_bloom.index.file_table import FileDirectory, FileTable
 from secure_bloom.index.geometry import Geometry
 from secure_bloom.index.sealing import ID_SIZE, MAGIC, IndexKey, ModuleType, Sealer
 from secure_bloom.index.segment import (
@@ -26,11 +28,15 @@ from secure_bloom.index.segment import (
     column_type_json,
 )
 from secure_bloom.sbbf.column_type import ColumnType
+from secure_bloom.storage.copying import copied_by_kernel
 from secure_bloom.storage.files import Output, open_output
 
+PART = 16 * 1024 * 1024  #: bytes; a part of a segment has half to twice as many
+_MAX_PART_BITS = 6  # then parts are larger
 _TAIL = 4 * 1024 * 1024  # a larger directory is read in parts
 _FEW_FILES = 64 * 1024  # bytes of pages of files that are read together with the directory
 _BUFFER = 1024 * 1024
+_COPY = 8 * 1024 * 1024  # bytes that are read at a time
 
 
 class Pages(NamedTuple):
@@ -50,7 +56,10 @@ class WrittenPart(NamedTuple):
 def write_segment(filesystem: pa_fs.FileSystem, folder: str, key: IndexKey,
                   column_type: ColumnType, geometry: Geometry, slices: Iterable[np.ndarray],
                   slice_bits: int, files: FileTable) -> SegmentInfo:
-    """Write a segment in one file, and return what the manifest records of it.
+    """Write a segment, and return what the manifest records of it.
+
+    The pages of a large one are written in parts, so that a page of it can be replaced without
+    copying all others.
 
     Parameters
     ----------
@@ -58,11 +67,43 @@ def write_segment(filesystem: pa_fs.FileSystem, folder: str, key: IndexKey,
         The pairs, in order, each once; ``2**slice_bits`` arrays, by the first bits.
     """
     segment_id = os.urandom(ID_SIZE)
+    part_bits = min(_part_bits(geometry), slice_bits)
+    if part_bits:
+        count, remaining = 1 << slice_bits - part_bits, iter(slices)
+        parts: list[WrittenPart] = []
+        with deleted_after_errors(filesystem, folder, names := list[str]()):
+            for first in range(0, 1 << slice_bits, count):
+                parts.append(write_part(filesystem, folder, key, segment_id, geometry,
+                                        islice(remaining, count), slice_bits, first))
+                names.append(parts[-1].part.name)
+            return write_after_parts(filesystem, folder, key, segment_id, column_type, geometry,
+                                     parts, files)
     sealer = key.segment(segment_id)
-    with _new_file(filesystem, folder, segment_id.hex() + SUFFIX) as file:
+    with new_file(filesystem, folder, segment_id.hex() + SUFFIX) as file:
         file.add(MAGIC)
         written = file.add_pages(sealer, geometry, slices, slice_bits)
-        return file.add_tail(segment_id, sealer, column_type, geometry, written, files)
+        return file.add_tail(segment_id, sealer, column_type, geometry, written,
+                             file.add_files(sealer, files))
+
+
+def _part_bits(geometry: Geometry) -> int:
+    """Return how many parts a segment has, as a power of two; 0: it has one file."""
+    layout = geometry.layout
+    most = geometry.num_pages * (1 << layout.bucket_bits) * (8 * layout.width + 2) // 8  # bytes
+    return min(max(most // PART, 1).bit_length() - 1, _MAX_PART_BITS)
+
+
+@contextmanager
+def deleted_after_errors(filesystem: pa_fs.FileSystem, folder: str,
+                         names: Sequence[str]) -> Iterator[None]:
+    """Delete new files of these names if there is an error: nothing will refer to them."""
+    try:
+        yield
+    except BaseException:
+        for name in names:
+            with suppress(OSError):  # vacuum deletes it then
+                filesystem.delete_file(posixpath.join(folder, name))
+        raise
 
 
 def write_part(filesystem: pa_fs.FileSystem, folder: str, key: IndexKey, segment_id: bytes,
@@ -73,7 +114,7 @@ def write_part(filesystem: pa_fs.FileSystem, folder: str, key: IndexKey, segment
     The part with the first slice begins the segment.
     """
     part_id = os.urandom(ID_SIZE).hex()  # another one for each attempt
-    with _new_file(filesystem, folder, part_id + PART_SUFFIX) as file:
+    with new_file(filesystem, folder, part_id + PART_SUFFIX) as file:
         if first_slice == 0:
             file.add(MAGIC)
         written = file.add_pages(key.segment(segment_id), geometry, slices, slice_bits,
@@ -93,21 +134,22 @@ def write_after_parts(filesystem: pa_fs.FileSystem, folder: str, key: IndexKey, 
     if sizes.size != geometry.num_pages:
         raise ValueError(f"the parts have {sizes.size:,} of {geometry.num_pages:,} pages")
     written = Pages(sizes, sum(one.pages.pairs for one in parts))
-    with _new_file(filesystem, folder, segment_id.hex() + SUFFIX) as file:
-        return file.add_tail(segment_id, key.segment(segment_id), column_type, geometry, written,
-                             files, tuple(one.part for one in parts))
+    sealer = key.segment(segment_id)
+    with new_file(filesystem, folder, segment_id.hex() + SUFFIX) as file:
+        return file.add_tail(segment_id, sealer, column_type, geometry, written,
+                             file.add_files(sealer, files), tuple(one.part for one in parts))
 
 
 @contextmanager
-def _new_file(filesystem: pa_fs.FileSystem, folder: str, name: str) -> Iterator[_Writer]:
+def new_file(filesystem: pa_fs.FileSystem, folder: str, name: str) -> Iterator[SegmentFile]:
     """Write a file, which does not exist if there is an error."""
     with open_output(posixpath.join(folder, name), filesystem) as output:
-        yield _Writer(output)
+        yield SegmentFile(output)
         output.commit()
 
 
-class _Writer:
-    """Writes one file of a segment."""
+class SegmentFile:
+    """A file of a segment that is being written."""
 
     def __init__(self, output: Output):
         self._output = output
@@ -133,6 +175,18 @@ class _Writer:
         self._written += self._waiting_size
         self._waiting, self._waiting_size = [], 0
 
+    def copy(self, file: pa.NativeFile, start: int, end: int) -> None:
+        """Append bytes of a file. Raises FormatError if it does not have them."""
+        self.flush()
+        at = copied_by_kernel(file, self._output, start, end)
+        while at < end:
+            data = file.read_at(min(_COPY, end - at), at)
+            if not data:
+                raise FormatError("this segment of the index is truncated")
+            self._output.write(data)
+            at += len(data)
+        self._written += end - start
+
     def add_pages(self, sealer: Sealer, geometry: Geometry, slices: Iterable[np.ndarray],
                   slice_bits: int, first_slice: int = 0) -> Pages:
         """Append the pages of successive slices."""
@@ -157,19 +211,22 @@ class _Writer:
                 pages.encode(buckets[start:end], entries[start:end], geometry.layout),
                 ModuleType.PAGE, page))
 
+    def add_files(self, sealer: Sealer, files: FileTable) -> FileDirectory:
+        """Append the pages of files; return their directory."""
+        sizes = [self.add(sealer.seal(page.to_bytes(), ModuleType.FILE_PAGE, number))
+                 for number, page in enumerate(files.all_pages())]
+        return files.directory._replace(sizes=np.array(sizes))
+
     def add_tail(self, segment_id: bytes, sealer: Sealer, column_type: ColumnType,
-                 geometry: Geometry, written: Pages, files: FileTable,
+                 geometry: Geometry, written: Pages, files: FileDirectory,
                  parts: tuple[Part, ...] = ()) -> SegmentInfo:
-        """Append what follows the pages; return what the manifest records of the segment."""
+        """Append what follows all pages; return what the manifest records of the segment."""
         before = sum(part.size for part in parts)
-        start_of_pages = before + self.size
-        file_sizes = [self.add(sealer.seal(page.to_bytes(), ModuleType.FILE_PAGE, number))
-                      for number, page in enumerate(files.all_pages())]
         directory = before + self.size
+        start_of_pages = directory - int(files.sizes.sum())
         self._add_directory(sealer, written.sizes)
         start_of_files = before + self.size
-        self.add(sealer.seal(files.directory._replace(sizes=np.array(file_sizes)).to_bytes(),
-                             ModuleType.FILES))
+        self.add(sealer.seal(files.to_bytes(), ModuleType.FILES))
         fields = {"pairs": written.pairs, "column_type": column_type_json(column_type),
                   "geometry": geometry.to_json(), "directory": directory, "files": start_of_files}
         footer = sealer.seal(json.dumps(fields).encode(), ModuleType.FOOTER)
@@ -177,8 +234,8 @@ class _Writer:
         self.flush()
         tail = start_of_files if start_of_files - directory > _TAIL \
             else directory if directory - start_of_pages > _FEW_FILES else start_of_pages
-        return SegmentInfo(segment_id.hex(), tail, before + self.size, written.pairs, len(files),
-                           files.num_row_groups, parts)
+        return SegmentInfo(segment_id.hex(), max(tail, before), before + self.size, written.pairs,
+                           files.num_files, int(files.groups.sum()), parts)
 
     def _add_directory(self, sealer: Sealer, sizes: np.ndarray) -> None:
         offset = len(MAGIC)

@@ -16,6 +16,7 @@ from secure_bloom.erasing.file import Rewritten, rewrite_for_job
 from secure_bloom.erasing.matching import ErasedValues
 from secure_bloom.erasing.result import EraseResult
 from secure_bloom.erasing.search import Occurrences, find_occurrences
+from secure_bloom.erasing.table_indexes import TableIndexes
 from secure_bloom.errors import ColumnError
 from secure_bloom.index.folder import indexed_columns
 from secure_bloom.index.planning import IndexUse
@@ -152,5 +153,7 @@ class _Tasks:
             -> Rewritten:
         """Write a file of the job."""
         number, path, groups = file
-        return rewrite_for_job(job, number, path, self.erased, groups, client_or_no_keys(self.uri),
-                               lambda fraction: None, hash_key)
+        keys = client_or_no_keys(self.uri)
+        return rewrite_for_job(job, number, path, self.erased, groups, keys,
+                               lambda fraction: None, hash_key,
+                               index_keys=TableIndexes(job.filesystem, job.folder, keys).keys())

@@ -7,7 +7,6 @@ end. If a local path is a symbolic link, the target of the link is replaced.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import secrets
@@ -17,6 +16,7 @@ from typing import NamedTuple
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError, UnsupportedError
+from secure_bloom.storage.copying import copied_by_kernel
 from secure_bloom.storage.files import Output, Source, open_output
 from secure_bloom.storage.local_files import remove_checksum
 
@@ -126,7 +126,8 @@ class Rewrite:
                                         file=self._path)
 
     def _copy(self, output: Output, start: int, end: int) -> None:
-        position = self._copy_by_kernel(output, start, end) if self._is_local else start
+        position = copied_by_kernel(self.source.file, output, start, end) if self._is_local \
+            else start
         while position < end:
             data = self.source.read_at(min(_COPY, end - position), position)
             if not data:
@@ -134,18 +135,6 @@ class Rewrite:
                                             "as it is", file=self._path)
             output.write(data)
             position += len(data)
-
-    def _copy_by_kernel(self, output: Output, start: int, end: int) -> int:
-        """Copy and return where the copy ends; some filesystems share the bytes, using no space."""
-        position = start
-        with contextlib.suppress(OSError):
-            while position < end:  # each call copies up to 2 GB
-                copied = os.copy_file_range(self.source.file.fileno(), output.fileno(),
-                                            end - position, position)
-                if copied == 0:
-                    break
-                position += copied
-        return position
 
     def __enter__(self) -> Rewrite:
         return self

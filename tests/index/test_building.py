@@ -357,8 +357,8 @@ def test_a_segment_is_written_while_it_is_made(tmp_path, monkeypatch):
     """Memory does not hold a whole segment."""
     written = []
     monkeypatch.setattr(segment_writer, "_BUFFER", 1000)
-    original = segment_writer._Writer.flush
-    monkeypatch.setattr(segment_writer._Writer, "flush", lambda self: written.append(
+    original = segment_writer.SegmentFile.flush
+    monkeypatch.setattr(segment_writer.SegmentFile, "flush", lambda self: written.append(
         self._waiting_size) or original(self))
     write(tmp_path / "a.parquet", [f"{number}" for number in range(20_000)])
     build(tmp_path, "ssn", KMS)

@@ -159,7 +159,7 @@ def test_exchanged_pages_of_one_segment(tmp_path):
     key = IndexKey.new()
     built = build_segment(tmp_path, key, [[range(20_000)], [range(20_000)]])
     assert built.geometry.num_pages == 8
-    (first, size), (second, other) = built._page(0), built._page(1)
+    (first, size), (second, other) = built.place_of_page(0), built.place_of_page(1)
     path = tmp_path / built.info.name
     content = bytearray(path.read_bytes())
     content[first:first + size + other] = \
@@ -340,7 +340,8 @@ def test_resealed_modules_with_changed_content(tmp_path, kind):
     built = build_segment(tmp_path, key, [[range(30)], [range(100)]])
     path, sealer = tmp_path / built.info.name, key.segment(bytes.fromhex(built.info.id))
     content = path.read_bytes()
-    start, size = {ModuleType.PAGE: built._page(0), ModuleType.DIRECTORY: built._place_of(0),
+    start, size = {ModuleType.PAGE: built.place_of_page(0),
+                   ModuleType.DIRECTORY: built._place_of(0),
                    ModuleType.FOOTER: footer_place(content)}[kind]
     plain = sealer.open(content[start:start + size], kind).to_pybytes()
     for _ in range(300):

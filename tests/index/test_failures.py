@@ -64,8 +64,8 @@ def test_a_footer_longer_than_its_segment_is_refused(tmp_path):
 
 def test_pages_outside_of_a_segment_are_refused(tmp_path, monkeypatch):
     segment = build_segment(tmp_path, KEY, [[[1, 2]]])
-    for first, size in [(0, 0), (len(MAGIC) - 1, 0), (segment._directory + 1, 0),
-                        (len(MAGIC), segment._directory), (2**63, 0)]:
+    for first, size in [(0, 0), (len(MAGIC) - 1, 0), (segment.directory + 1, 0),
+                        (len(MAGIC), segment.directory), (2**63, 0)]:
         forged = first.to_bytes(8, "little") + size.to_bytes(4, "little")
         monkeypatch.setattr(segment, "_open", lambda *_, forged=forged: forged)
         with pytest.raises(FormatError, match="invalid offsets"):

@@ -1,0 +1,83 @@
+"""The indexes of the table from which rows are erased: they forget the values, too."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+import pyarrow.fs as pa_fs
+
+from secure_bloom.errors import SecureBloomError
+from secure_bloom.index.file_change import FileChange
+from secure_bloom.index.folder import IndexFolder, indexed_columns
+from secure_bloom.index.index import index_client
+from secure_bloom.index.purging import purge_columns
+from secure_bloom.index.sealing import IndexKey
+from secure_bloom.index.table import Table
+from secure_bloom.keys.retrieval import Keys
+from secure_bloom.storage.table_names import table_of
+
+_ERRORS = SecureBloomError, OSError, TypeError  # explicit keys open no index
+
+
+class TableIndexes:
+    """The indexes of a table of which files are written again.
+
+    Parameters
+    ----------
+    filesystem : pyarrow.fs.FileSystem
+    path : str
+        A folder of the table, or one of its files.
+    keys : KeyRetriever or KmsClient, optional
+    """
+
+    def __init__(self, filesystem: pa_fs.FileSystem, path: str, keys: Keys):
+        is_folder = filesystem.get_file_info(path).type == pa_fs.FileType.Directory
+        self._filesystem, self._keys = filesystem, keys
+        self._table = table_of(path if is_folder else posixpath.dirname(path))
+        self._changes: list[FileChange] | None = None
+
+    def keys(self) -> dict[str, IndexKey]:
+        """Return the keys of the indexes by column, as far as they can be opened.
+
+        This is called before files change: with the keys, it can be told what the files lose.
+        """
+        found: dict[str, IndexKey] = {}
+        with suppress(*_ERRORS):
+            kms = self._kms()
+            for column in indexed_columns(self._filesystem, self._table):
+                with suppress(*_ERRORS):
+                    manifest = IndexFolder(self._filesystem, self._table, column).open_newest(kms)
+                    if manifest is not None:
+                        found[column] = manifest.key
+        return found
+
+    def note(self, changes: Iterable[FileChange | None]) -> None:
+        """Note what the files of a job have lost that has committed; None: that is not known."""
+        known = list(changes)
+        self._changes = None if None in known else [one for one in known if one is not None]
+
+    def purge(self, out_of_reach: list[str]) -> list[str]:
+        """Bring the indexes up to date; return their columns.
+
+        Adds to ``out_of_reach`` if that fails.
+        """
+        columns = indexed_columns(self._filesystem, self._table)
+        if not columns:
+            return []
+        try:
+            purge_columns(Table.at(self._table, self._filesystem), columns, self._kms(),
+                          changes=self._changes)
+        except _ERRORS as error:
+            out_of_reach.append(
+                f"the indexes of {self._table}, which could not be brought up to date, have "
+                f"fingerprints of these values ({error}): run secure-bloom index update, compact "
+                "and vacuum")
+            return []
+        return columns
+
+    def _kms(self) -> Any:
+        keys: Any = self._keys
+        return index_client(keys)
