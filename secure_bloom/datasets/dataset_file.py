@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from secure_bloom.index.identity import Identity
-    from secure_bloom.index.planning import Indexes, KnownFile
+    from secure_bloom.index.known_files import KnownFile
+    from secure_bloom.index.planning import Indexes
     from secure_bloom.index.stamps import Stamp
     from secure_bloom.pruning.found_rows import FoundRows
 

@@ -28,7 +28,7 @@ from secure_bloom.reading.row_groups import row_groups_for
 from secure_bloom.storage.versions import until_unchanged
 
 if TYPE_CHECKING:
-    from secure_bloom.index.planning import FolderIndexes, IndexUse
+    from secure_bloom.index.planning import FolderIndexes, IndexUse, ListedIndexes
 
 _OPEN_FILES = 64  # that stay open from the first look until their rows are read
 
@@ -80,9 +80,9 @@ def _read(find: FindFiles, keys: OpenKeys, columns: list[str] | None, condition:
         return Scanner(view, files, columns, condition, {}).to_table()
 
 
-def _narrowed(condition: Condition, indexes: FolderIndexes) -> Files | None:
+def _narrowed(condition: Condition, found: FolderIndexes | ListedIndexes) -> Files | None:
     from secure_bloom.datasets.narrowing import compared, narrowed  # with an index only
-    return narrowed(compared(condition), lambda schema: condition, indexes)
+    return narrowed(compared(condition), lambda schema: condition, found)
 
 
 def _first_look(condition: Condition | None, partition_schema: pa.Schema, stack: ExitStack) \

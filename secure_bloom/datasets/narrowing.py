@@ -1,6 +1,7 @@
 """The few files of a folder that a condition needs, where an index knows all of them.
 
-Then the folder is not listed, and nothing grows with the number of its files.
+Nothing is prepared for the other ones. If the folder need not be listed, nothing grows with the
+number of its files.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.datasets.partitions import find_partitions
 from secure_bloom.datasets.schemas import common_schema
 from secure_bloom.datasets.sources import Files, Narrowed
-from secure_bloom.index.planning import FolderIndexes
-from secure_bloom.index.trusted_table import TrustedTable
+from secure_bloom.index.known_table import KnownTable
+from secure_bloom.index.planning import FolderIndexes, ListedIndexes
 from secure_bloom.pruning.expressions import columns_of
 from secure_bloom.pruning.predicates import Condition
 
@@ -30,48 +31,49 @@ ConditionFor: TypeAlias = "Callable[[pa.Schema], Condition | None]"
 
 
 def narrowed(columns: Set[str] | None, condition_for: ConditionFor,
-             indexes: FolderIndexes) -> Files | None:
-    """Return the files in which a condition may hold; None if all must be listed.
+             found: FolderIndexes | ListedIndexes) -> Files | None:
+    """Return the files in which a condition may hold; None if no index tells for all files.
 
     Parameters
     ----------
     columns : set of str or None
         Those that the condition compares; None: perhaps any.
     condition_for : callable
-    indexes : FolderIndexes
-        Of the folder.
+    found : FolderIndexes or ListedIndexes
+        Indexes of the folder; before and after its files were listed.
 
     Raises
     ------
     ColumnError, PredicateError
         As for :class:`.RowFilter`.
     """
-    table = TrustedTable.find(indexes, [
-        column for column in indexes.columns
-        if columns is None or not columns.isdisjoint({column, column.partition(".")[0]})])
+    some = [column for column in found.columns
+            if columns is None or not columns.isdisjoint({column, column.partition(".")[0]})]
+    table = KnownTable.listed(found, some) if isinstance(found, ListedIndexes) \
+        else KnownTable.unlisted(found, some)
     condition = None if table is None else condition_for(table.schema)
     if table is None or condition is None:
         return None
-    filesystem, folder = indexes.table
-    partition_schema, partitions = _partitions(table.listed.folders or ())
+    indexes = found.indexes if isinstance(found, ListedIndexes) else found
+    filesystem, folder = indexes.table.filesystem, indexes.folder
+    partition_schema, partitions = _partitions(table.folders)
     schema = common_schema([folder], [table.schema], partition_schema)
     row_filter = RowFilter(condition, schema)
-    found = table.select(row_filter.alternatives_for(table.schema), partition_schema.names)
-    if found is None:
+    few = table.select(row_filter.alternatives_for(table.schema), partition_schema.names)
+    if few is None:
         return None
-    paths = sorted(found.rows)
-    start = len(indexes.table.full_path(""))
+    paths = sorted(few.rows)
+    start = len(indexes.table.full_path(indexes.table.prefix(folder)))
     folders = [posixpath.dirname(path[start:]) for path in paths]
     if not partitions.keys() >= set(folders):
         return None
     files = Files(folder, filesystem, paths, partition_schema, list(map(partitions.get, folders)),
-                  found.listed)
-    known = [one for path in paths if (one := found.listed.known_files.get(path)) is not None]
-    listed = table.listed
+                  few.listed)
+    known = [one for path in paths if (one := few.listed.known_files.get(path)) is not None]
     return files._replace(narrowed=Narrowed(
-        table.schema, found.rows, listed.files - len(paths),
-        listed.row_groups - sum(one.num_row_groups for one in known),
-        listed.bytes - sum(one.stamp.size for one in known)))
+        table.schema, few.rows, table.totals.files - len(paths),
+        table.totals.row_groups - sum(one.num_row_groups for one in known),
+        table.totals.bytes - sum(one.stamp.size for one in known)))
 
 
 def compared(condition: Condition) -> frozenset[str] | None:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from secure_bloom.datasets.sources import Files
-    from secure_bloom.index.planning import KnownFile, KnownFiles
+    from secure_bloom.index.known_files import KnownFile, KnownFiles
 
 _OPEN_FILES = 64  # that are read together; as many again are opened meanwhile
 

@@ -54,7 +54,8 @@ from secure_bloom.storage.threads import in_order, pool_for
 from secure_bloom.storage.versions import until_unchanged
 
 if TYPE_CHECKING:
-    from secure_bloom.index.planning import FolderIndexes, IndexUse, KnownFiles
+    from secure_bloom.index.known_files import KnownFiles
+    from secure_bloom.index.planning import FolderIndexes, IndexUse, ListedIndexes
 
 _FIRST_ROWS = 1000  # that tell whether a column is CHAR(n)
 
@@ -154,7 +155,7 @@ class Search:
         return [[Predicate(self.column, "in", ValueList(given))]]
 
     def _narrowed(self, values_for: Callable[[pa.Schema], object],
-                  indexes: FolderIndexes) -> Files | None:
+                  found: FolderIndexes | ListedIndexes) -> Files | None:
         """Return the files that may have the values, if an index knows all files."""
         from secure_bloom.datasets.narrowing import narrowed  # with an index only
 
@@ -164,7 +165,7 @@ class Search:
                 return None  # only the values in a file tell whether it is CHAR(n)
             return self._condition(given, frozenset([length] if length else ()))
 
-        return narrowed({self.column}, condition, indexes)
+        return narrowed({self.column}, condition, found)
 
     def char_lengths(self, values: list[Any]) -> frozenset[int]:
         """Return the lengths of the column if it is CHAR(n) of Spark, and values are text.

@@ -15,11 +15,8 @@ from secure_bloom.pruning.found_rows import FoundRows, both
 if TYPE_CHECKING:
     from secure_bloom.datasets.sources import Files
     from secure_bloom.index.identity import Identity
-    from secure_bloom.index.planning import (
-        Indexes,
-        KnownFile,
-        ListedIndexes,
-    )
+    from secure_bloom.index.known_files import KnownFile
+    from secure_bloom.index.planning import Indexes, ListedIndexes
 
 
 class Selected(NamedTuple):

@@ -27,7 +27,8 @@ from secure_bloom.storage.visibility import Check, data_files, files_below
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
-    from secure_bloom.index.planning import FolderIndexes, IndexUse, KnownFiles, ListedIndexes
+    from secure_bloom.index.known_files import KnownFiles
+    from secure_bloom.index.planning import FolderIndexes, IndexUse, ListedIndexes
     from secure_bloom.keys.iceberg import IcebergKeys
 
 ALL_FILES = "set all_files=True (--all-files)"
@@ -56,8 +57,9 @@ class Narrowed(NamedTuple):
     num_bytes: int
 
 
-#: returns the files of a folder that its reader needs, if an index knows all files; else None
-Narrow: TypeAlias = "Callable[[FolderIndexes], Files | None]"
+#: returns the files of a folder that its reader needs, if an index knows all files; else None;
+#: called before and after the folder is listed
+Narrow: TypeAlias = "Callable[[FolderIndexes | ListedIndexes], Files | None]"
 
 
 class Files(NamedTuple):
@@ -187,6 +189,8 @@ def files_of_folder(filesystem: pa_fs.FileSystem, folder: str, all_files: bool, 
     if narrow is not None and (few := narrow(indexes)) is not None:
         return few
     listed = indexes.listed(_check(filesystem, folder, all_files))
+    if narrow is not None and (few := narrow(listed)) is not None:
+        return few
     paths = _not_empty(sorted(listed.paths), folder)
     return _with_partitions(folder, filesystem, paths, folder)._replace(listed=listed)
 

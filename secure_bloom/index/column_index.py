@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError, FormatError, error_location
-from secure_bloom.index.coverage import ListedCoverage, Place, TrustedCoverage
+from secure_bloom.index.coverage import Coverage, ListedCoverage, Place, TrustedCoverage
 from secure_bloom.index.file_entry import FileEntry
 from secure_bloom.index.file_table import parsed_schema
 from secure_bloom.index.folder import IndexFolder
@@ -148,6 +148,13 @@ class ColumnIndex:
     def schema(self, place: Place) -> pa.Schema:
         """Return the schema of a covered file; equal ones are one object."""
         return self.segments[place.segment].files.schema(place.file)
+
+    def num_row_groups(self, coverage: Coverage) -> int:
+        """Return the number of row groups of all covered files."""
+        if coverage.num_covered == sum(len(segment.files) for segment in self.segments):
+            return sum(segment.files.num_row_groups for segment in self.segments)
+        of_segments = [segment.files.rows.row_group_counts for segment in self.segments]
+        return sum(of_segments[segment][file] for segment, file in coverage.places.values())
 
     @cached_property
     def only_schema(self) -> pa.Schema | None:

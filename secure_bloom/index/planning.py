@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
-import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from secure_bloom.display import warn
@@ -28,6 +27,7 @@ from secure_bloom.index.coverage import Coverage, ListedCoverage, Place
 from secure_bloom.index.file_entry import FileEntry
 from secure_bloom.index.folder import indexed_columns
 from secure_bloom.index.identity import Identity, allowed_keys, check_sample
+from secure_bloom.index.known_files import KnownFiles
 from secure_bloom.index.lookup import located
 from secure_bloom.index.stamps import Stamp, stamps
 from secure_bloom.index.table import Table, listing_for, open_with_generation
@@ -51,48 +51,6 @@ _Result = TypeVar("_Result")
 
 #: whether the values of a filter may be compared with values of a column type
 IsComparable: TypeAlias = Callable[[ColumnType], bool]
-
-
-_FEW = 100  # files of which the schemas are looked up one by one
-
-
-class KnownFile(NamedTuple):
-    """What an index knows of a file as it is listed now."""
-
-    stamp: Stamp
-    schema: pa.Schema
-    num_row_groups: int
-    num_rows: int
-
-
-class KnownFiles:
-    """What indexes know of the files of a table, by path in the filesystem."""
-
-    def __init__(self, table: Table, listing: Mapping[str, Stamp],
-                 indexes: list[tuple[ColumnIndex, Coverage]]):
-        self._prefix, self._listing, self._indexes = table.full_path(""), listing, indexes
-
-    def schemas(self, paths: Sequence[str]) -> list[pa.Schema] | None:
-        """Return the schemas of files, equal ones as one object; None unless all are known."""
-        start = len(self._prefix)
-        for index, coverage in self._indexes:
-            found = map(coverage.places.get, [path[start:] for path in paths])
-            places = [place for place in found if place is not None]
-            if len(places) == len(paths):
-                return list(map(index.schema, places)) if len(places) <= _FEW \
-                    else index.schemas(places)
-        return None
-
-    def get(self, path: str) -> KnownFile | None:
-        """Return what is known of a file."""
-        relative = path.removeprefix(self._prefix)
-        for index, coverage in self._indexes:
-            place = coverage.places.get(relative)
-            if place is not None:
-                entry = index.entry(place)
-                return KnownFile(self._listing[relative], index.schema(place), entry.row_groups,
-                                 entry.rows)
-        return None
 
 
 class FolderIndexes:
@@ -260,6 +218,11 @@ class ListedIndexes:
         return found
 
     @property
+    def listing(self) -> Mapping[str, Stamp]:
+        """Stamps of the listed files, by path relative to the table."""
+        return self._listing
+
+    @property
     def columns(self) -> Collection[str]:
         """The indexed columns."""
         return self.indexes.columns
@@ -299,7 +262,7 @@ class ListedIndexes:
         """What is known of the files that any of the indexes covers."""
         opened = []
         for column in self.indexes.columns:
-            if (found := self._open(column)) is not None:
+            if (found := self.opened(column)) is not None:
                 opened.append(found)
                 if not found[1].uncovered:
                     break
@@ -348,7 +311,7 @@ class ListedIndexes:
     def _candidates(self, column: str, values: list[Any],
                     is_comparable: IsComparable | None) -> dict[str, FoundRows]:
         """Return the rows that may have one of some values, of the files that are covered."""
-        opened = self._open(column)
+        opened = self.opened(column)
         if opened is None:
             return {}
         index, coverage = opened
@@ -372,7 +335,8 @@ class ListedIndexes:
                 of_file[group] = of_file.get(group, 0) | parts
         return found | with_rows
 
-    def _open(self, column: str) -> tuple[ColumnIndex, Coverage] | None:
+    def opened(self, column: str) -> tuple[ColumnIndex, Coverage] | None:
+        """Return an index, and which files it covers; None if it cannot be used."""
         if column not in self._opened:
             index = self._found.get(column) or self.indexes.open(column)
             coverage = None if index is None else index.coverage(self._listing)

@@ -15,7 +15,8 @@ from pyspark.sql.types import DataType
 
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.index.identity import Identity
-from secure_bloom.index.planning import FolderIndexes, KnownFile, ListedIndexes
+from secure_bloom.index.known_files import KnownFile
+from secure_bloom.index.planning import FolderIndexes, ListedIndexes
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.pruning.found_rows import FoundRows, both, either
 from secure_bloom.sbbf.column_type import ColumnType

@@ -1,4 +1,4 @@
-"""A table of which an index knows all files, so that a lookup touches only those that it finds."""
+"""Files all of which an index knows, so that a lookup touches only those that it finds."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from secure_bloom.index.column_index import ColumnIndex
-from secure_bloom.index.coverage import Place, TrustedCoverage
+from secure_bloom.index.coverage import Coverage, Place
 from secure_bloom.index.lookup import located_places
-from secure_bloom.index.manifest import Listed
 from secure_bloom.index.planning import FolderIndexes, ListedIndexes, hashes_of
 from secure_bloom.pruning.expressions import Alternatives
 from secure_bloom.pruning.found_rows import FoundRows, both, either
@@ -24,38 +23,69 @@ class FoundFiles(NamedTuple):
     rows: dict[str, FoundRows]
 
 
-class TrustedTable:
-    """A table whose files have one schema, and are those that an index listed at its last update.
+class Totals(NamedTuple):
+    """Of all files: their number, their row groups, and their bytes."""
 
-    Use :meth:`find`.
+    files: int
+    row_groups: int
+    bytes: int
+
+
+class KnownTable:
+    """Files of one schema, all of which an index covers.
 
     Attributes
     ----------
     schema : pyarrow.Schema
         Of all files.
-    listed : Listed
-        Totals of all files; its folders are not None.
+    totals : Totals
+    folders : tuple of str
+        Those that have the files, relative to the folder that is read.
     """
 
-    def __init__(self, indexes: FolderIndexes, index: ColumnIndex, coverage: TrustedCoverage,
-                 schema: pa.Schema, listed: Listed):
+    def __init__(self, indexes: FolderIndexes, index: ColumnIndex, coverage: Coverage,
+                 schema: pa.Schema, totals: Totals, folders: tuple[str, ...]):
         self._indexes, self._index, self._coverage = indexes, index, coverage
-        self.schema, self.listed = schema, listed
+        self.schema, self.totals, self.folders = schema, totals, folders
 
     @classmethod
-    def find(cls, indexes: FolderIndexes, columns: Iterable[str]) -> TrustedTable | None:
-        """Return the table of one of some indexed columns; None if the files must be listed."""
+    def unlisted(cls, indexes: FolderIndexes, columns: Iterable[str]) -> KnownTable | None:
+        """Return what one of some indexed columns knows of a table that need not be listed.
+
+        None if it must be listed.
+        """
         if not indexes.is_of_whole_table or indexes.opens_all:
             return None
         for column in columns:
             index, generation = indexes.open_first(column)
             if index is None or not indexes.trusts_generation(index):
                 continue
-            body, coverage = index.manifest.body, index.trusted()
-            if coverage is None or body.listed is None or body.listed.folders is None:
+            listed, coverage = index.manifest.body.listed, index.trusted()
+            if coverage is None or listed is None or listed.folders is None or not listed.files \
+                    or index.only_schema is None \
+                    or generation != index.manifest.body.generation:
                 continue
-            if index.only_schema is not None and generation == body.generation:
-                return cls(indexes, index, coverage, index.only_schema, body.listed)
+            if indexes.check(index, coverage):
+                return cls(indexes, index, coverage, index.only_schema,
+                           Totals(listed.files, listed.row_groups, listed.bytes), listed.folders)
+        return None
+
+    @classmethod
+    def listed(cls, listed: ListedIndexes, columns: Iterable[str]) -> KnownTable | None:
+        """Return what one of some indexed columns knows of listed files; None: not all of them."""
+        if listed.indexes.opens_all or not listed.listing:
+            return None
+        for column in columns:
+            opened = listed.opened(column)
+            if opened is None or opened[1].uncovered or opened[0].only_schema is None:
+                continue
+            index, coverage = opened
+            start = len(listed.indexes.table.prefix(listed.indexes.folder))
+            folders = {path.rpartition("/")[0] for path in listed.listing}
+            return cls(listed.indexes, index, coverage, opened[0].only_schema,
+                       Totals(len(listed.listing), index.num_row_groups(coverage),
+                              sum(stamp.size for stamp in listed.listing.values())),
+                       tuple(sorted(folder[start:] for folder in folders)))
         return None
 
     def select(self, alternatives: Alternatives, excluded: Iterable[str]) -> FoundFiles | None:
@@ -64,8 +94,7 @@ class TrustedTable:
         ``excluded`` are columns whose values do not come from the files.
         """
         column = self._index.column
-        if alternatives is None or column in excluded \
-                or not self._indexes.check(self._index, self._coverage):
+        if alternatives is None or column in excluded:
             return None
         places: dict[str, Place] = {}
         union: dict[str, FoundRows] = {}
