@@ -37,7 +37,7 @@ class Gcs(ServerProcess):
         host, _, port = self.address.partition(":")
         return [*self.program, "-scheme", "http", "-host", host, "-port", port,
                 "-public-host", self.address, "-external-url", f"http://{self.address}",
-                "-filesystem-root", str(self.folder / "data"), "-log-level", "error"]
+                "-backend", "memory", "-log-level", "error"]
 
     def is_ready(self) -> bool:
         return answers(f"http://{self.address}/storage/v1/b?project=p", 200)
