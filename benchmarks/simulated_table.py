@@ -159,6 +159,10 @@ class SimulatedStore(SlowStore):
     def __eq__(self, other: object) -> bool:
         return self is other
 
+    def get_type_name(self) -> str:
+        """Name the filesystem as one that lists as S3 does."""
+        return "s3"
+
     def get_file_info(self, paths: list[str]) -> list[pa_fs.FileInfo]:
         """Look files up; one request each, at the same time."""
         self.wait()

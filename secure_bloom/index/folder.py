@@ -32,10 +32,9 @@ from secure_bloom.storage.files import make_folder, write_file
 from secure_bloom.storage.local_files import temporary_target
 from secure_bloom.storage.local_listing import folder_expected, list_folder, with_valid_names
 from secure_bloom.storage.small_files import open_small, read_constant
-from secure_bloom.storage.table_names import relative_path
+from secure_bloom.storage.table_names import INDEX, relative_path
 from secure_bloom.storage.versions import without_subtree
 
-INDEX = "_index"
 MANIFEST = ".manifest"  #: suffix of manifests
 _VERSION = re.compile(rf"(\d{{12}}){re.escape(MANIFEST)}")
 _LAST = 10**12 - 1  # version

@@ -19,12 +19,12 @@ from secure_bloom.errors import (
     SecureBloomError,
 )
 from secure_bloom.index.column_index import ColumnIndex, with_newest
-from secure_bloom.index.folder import INDEX, MANIFEST, IndexFolder, folder_name
+from secure_bloom.index.folder import MANIFEST, IndexFolder, folder_name
 from secure_bloom.index.manifest import StoredManifest
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.storage.files import FilePath, resolve
-from secure_bloom.storage.table_names import is_hidden
+from secure_bloom.storage.table_names import INDEX, is_hidden
 from secure_bloom.storage.visibility import files_below
 
 _PATH = re.compile(rf"(?:(.*)/)?{INDEX}/([^/]+)/\d{{12}}{re.escape(MANIFEST)}", re.DOTALL)

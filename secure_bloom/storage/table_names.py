@@ -8,6 +8,7 @@ import re
 import uuid
 
 STAGING = "_staging"
+INDEX = "_index"
 SUCCESS = "_SUCCESS"
 GENERATION = "generation"
 KEY_MATERIAL = "_KEY_MATERIAL_FOR_"  #: prefix of the names of key material files

@@ -45,8 +45,10 @@ from secure_bloom.storage.small_files import (
     read_constant,
     read_small,
 )
+from secure_bloom.storage.store_listing import by_folders, recursively
 from secure_bloom.storage.table_names import (
     GENERATION,
+    INDEX,
     STAGING,
     is_hidden,
     is_job_id,
@@ -188,7 +190,8 @@ def visible_files(filesystem: pa_fs.FileSystem, folder: str,
     The result is a consistent snapshot, taken between two commits.
 
     ``check`` is called with the relative paths of all files below the folder, including hidden
-    ones; it may raise. This saves the caller another listing.
+    ones; it may raise. This saves the caller another listing. Of stores, it may lack those in
+    ``_staging`` and ``_index`` directly below the folder.
 
     Raises FileNotFoundError if the folder does not exist; SecureBloomError if jobs write into a
     table that is only a part of this folder.
@@ -200,7 +203,7 @@ def visible_files(filesystem: pa_fs.FileSystem, folder: str,
         # after the last step is not, and what it does in between changes one of the other results.
         generation = _generation(filesystem, table)
         before = staged_files(filesystem, table)
-        found = files_below(filesystem, folder, allow_not_found=True)
+        found = files_below(filesystem, folder, allow_not_found=True, is_table=True)
         after = staged_files(filesystem, table)
         if _markers(before) == _markers(after) and generation == _generation(filesystem, table):
             _check_found(filesystem, found, folder)
@@ -325,9 +328,12 @@ def _read_records(filesystem: pa_fs.FileSystem, infos: list[pa_fs.FileInfo], sta
     return list(map(parsed, texts, infos))
 
 
-def files_below(filesystem: pa_fs.FileSystem, folder: str, *,
-                allow_not_found: bool = False) -> dict[str, pa_fs.FileInfo]:
+def files_below(filesystem: pa_fs.FileSystem, folder: str, *, allow_not_found: bool = False,
+                is_table: bool = False) -> dict[str, pa_fs.FileInfo]:
     """Return all files below a folder, by their paths relative to it.
+
+    ``is_table``: the folder is a table, or a part of one. In a store, partitions are then listed at
+    the same time, and files in ``_staging`` and ``_index`` may be left out.
 
     Raises
     ------
@@ -343,8 +349,9 @@ def files_below(filesystem: pa_fs.FileSystem, folder: str, *,
     base, below = without_subtree(filesystem, folder)
     if type(base) is pa_fs.LocalFileSystem:  # pyarrow would follow links that form a circle
         return _below_subtree(base, below, prefix, allow_not_found)
-    selector = pa_fs.FileSelector(folder, recursive=True, allow_not_found=allow_not_found)
-    found = [info for info in filesystem.get_file_info(selector) if info.is_file]
+    infos = by_folders(filesystem, folder, allow_not_found, skipped=(STAGING, INDEX)) if is_table \
+        else recursively(filesystem, folder, allow_not_found)
+    found = [info for info in infos if info.is_file]
     paths = [info.path for info in found]
     if all(path.startswith(prefix) and path[start:start + 1] != "/" for path in paths):
         return dict(zip([path[start:] for path in paths], found, strict=True))
