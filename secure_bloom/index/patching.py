@@ -39,18 +39,29 @@ from secure_bloom.storage.table_names import job_of, relative_path
 _Changed = dict[int, tuple[FileEntry, np.ndarray]]
 
 
+class TableState(NamedTuple):
+    """The files of a table, and its generation before they were listed."""
+
+    generation: str | None
+    listing: Mapping[str, Stamp]
+
+    @classmethod
+    def of(cls, table: Table) -> TableState:
+        """Return the state of a table now."""
+        return cls(table.generation(), table.listing())
+
+
 def patch_index(table: Table, folder: IndexFolder, kms: CachedKms | None,
-                changes: Sequence[FileChange]) -> bool:
+                changes: Sequence[FileChange], state: TableState) -> bool:
     """Bring an index up to date after these changes.
 
     Returns False, and changes nothing, if that takes more than patches of pages.
     """
     try:
-        generation, listing = table.generation(), table.listing()
         index = open_column(table.filesystem, table.path, folder.column, kms)
         if index is None:
             return False
-        return _Patch(table, folder, kms, index, listing).run(changes, generation)
+        return _Patch(table, folder, kms, index, state.listing).run(changes, state.generation)
     except (SecureBloomError, OSError):
         return False
 

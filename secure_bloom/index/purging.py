@@ -8,7 +8,7 @@ from secure_bloom.index import compaction
 from secure_bloom.index.building import BUDGET
 from secure_bloom.index.file_change import FileChange
 from secure_bloom.index.folder import IndexFolder
-from secure_bloom.index.patching import patch_index
+from secure_bloom.index.patching import TableState, patch_index
 from secure_bloom.index.table import Table
 from secure_bloom.index.update import update_indexes
 from secure_bloom.keys.cache import CachedKms
@@ -26,10 +26,12 @@ def purge_columns(table: Table, columns: Iterable[str], kms: CachedKms | None,
         all segments are merged.
     """
     deleted = []
+    state = None if changes is None else TableState.of(table)
     for column in columns:
         folder = IndexFolder(table.filesystem, table.path, column)
         published = folder.published_segments(kms)
-        if changes is None or not patch_index(table, folder, kms, changes):
+        if changes is None or state is None \
+                or not patch_index(table, folder, kms, changes, state):
             update_indexes(table, [column], kms, budget=budget)
             compaction.compact(table, folder, kms, budget)
         published |= folder.published_segments(kms)  # what was published here
