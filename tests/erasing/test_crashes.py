@@ -44,9 +44,22 @@ def visible(folder) -> list[int]:
     return sorted(number for path in data_files(LOCAL, str(folder)) for number in numbers_in(path))
 
 
+def segment_ids(folder) -> list[str]:
+    return [info.id for info in Index.open(folder, KMS).column("ssn").manifest.body.segments]
+
+
 def run(folder, filesystem=LOCAL):
     return erase(str(folder), "ssn", list(map(ssn, ERASED)), KMS, max_share=1,
                  filesystem=filesystem, files_at_once=1)
+
+
+def check_lookups(folder, rows) -> None:
+    """Every row that is there is found in the file that has it, if the index covers that."""
+    found = Index.open(folder, KMS).lookup("ssn", list(map(ssn, rows)))
+    place = {number: path[len(str(folder)) + 1:] for path in data_files(LOCAL, str(folder))
+             for number in numbers_in(path)}
+    for number, one in zip(rows, found.row_groups, strict=True):
+        assert place[number] in {*one, *found.uncovered}
 
 
 def check_finished(folder, base) -> None:
@@ -68,7 +81,8 @@ def check_finished(folder, base) -> None:
 
 
 def copy(base, folder):
-    shutil.copytree(base, folder)  # with times, which the index knows
+    shutil.copytree(base, folder)
+    Index.open(folder, KMS).update()  # of which files these are now
     return folder
 
 
@@ -87,9 +101,11 @@ def test_death_at_any_step(base, tmp_path, every):
         rows = visible(folder)
         assert rows in (OLD, NEW)
         seen.add(rows == NEW)
+        check_lookups(folder, rows)
         result = run(folder)
         assert result.ok and result.rows_removed == (3 if rows == OLD else 0)
         assert result.indexes == ["ssn"]
+        assert is_dead or segment_ids(folder) == segment_ids(base)  # only pages were written again
         check_finished(folder, base)
         shutil.rmtree(folder)
         if not is_dead:

@@ -8,7 +8,7 @@ import pytest
 import secure_bloom
 from secure_bloom import EncryptionConfiguration, ParquetFile, erase, verify_file, write_table
 from secure_bloom.errors import ChangedMeanwhileError, CommitError
-from secure_bloom.index import build, update
+from secure_bloom.index import Index, build, update
 from secure_bloom.keys.external import read_material
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.table_names import material_path
@@ -45,6 +45,11 @@ def numbers(store) -> list[int]:
     return sorted(found)
 
 
+def segment_ids(store) -> list[str]:
+    index = Index.open(store.folder, KMS, filesystem=store.filesystem).column("ssn")
+    return [info.id for info in index.manifest.body.segments]
+
+
 def run(store, filesystem=None, **options):
     return erase(store.folder, "ssn", list(map(ssn, ERASED)), KMS, max_share=1, files_at_once=1,
                  filesystem=filesystem or store.filesystem, **options)
@@ -73,9 +78,11 @@ def test_a_folder(store, monkeypatch, indexed):
     fill(store)
     if indexed:
         build(store.folder, "ssn", KMS, filesystem=store.filesystem)
+    before = segment_ids(store) if indexed else []
     result = run(store)
     assert result.ok and result.rows_removed == 3 and len(result.files) == 2
     assert result.indexes == (["ssn"] if indexed else [])
+    assert not indexed or segment_ids(store) == before  # only pages were written again
     assert numbers(store) == NEW
     check_clean(store)
     for one in result.files:

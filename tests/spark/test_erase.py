@@ -11,6 +11,7 @@ from secure_bloom import EncryptionConfiguration
 from secure_bloom.erasing.matching import ErasedValues
 from secure_bloom.errors import ColumnError
 from secure_bloom.spark import erasing
+from tests.index.helpers import age
 from tests.spark.helpers import uses_spark
 
 pytestmark = uses_spark
@@ -38,6 +39,11 @@ def ssns(folder, keyring):
     return set(secure_bloom.read_table(str(folder), keyring)["ssn"].to_pylist())
 
 
+def segment_ids(folder, keyring):
+    index = secure_bloom.index.Index.open(folder, keyring).column("ssn")
+    return [info.id for info in index.manifest.body.segments]
+
+
 def files(folder):
     return {name for name in os.listdir(folder) if name.endswith(".parquet")}
 
@@ -45,12 +51,15 @@ def files(folder):
 @pytest.mark.parametrize("indexed", [False, True])
 def test_rows_are_erased_and_verified_absent(spark, folder, keyring, indexed):
     if indexed:
+        age(folder)
         secure_bloom.index.build(folder, ["ssn"], keyring)
+        ids = segment_ids(folder, keyring)
     before, old = ssns(folder, keyring), files(folder)
     result = erase(spark, folder, ["ssn-3", "ssn-150", "none"], keyring)
     assert (result.num_files, result.num_rows, result.rows_removed) == (4, 200, 2)
     assert [one.found for one in result.values] == [1, 1, 0]
     assert result.ok and result.indexes == (["ssn"] if indexed else [])
+    assert not indexed or segment_ids(folder, keyring) == ids  # only pages were written again
     assert ssns(folder, keyring) == before - {"ssn-3", "ssn-150"}
     assert len(files(folder) - old) == len(old - files(folder)) == 2
     read = spark.read.format("secure_parquet").option("keys", str(keyring.path))
