@@ -183,8 +183,8 @@ def pytest_collection_modifyitems(config, items):
         marks = _marks(item)
         for mark in sorted(marks):
             item.add_marker(mark)
-        if "spark" in item.fixturenames:  # a module's tests share a process, and its session
-            item.add_marker(pytest.mark.xdist_group(f"spark {item.path.stem}"))
+        if "spark" in item.fixturenames:
+            item.add_marker(pytest.mark.xdist_group(_spark_group(item)))
         marks |= {mark.name for mark in item.iter_markers()}
         is_left_out = marks & _left_out() or (chosen.name and not chosen.needs_server(item))
         (others if is_left_out else kept).append(item)
@@ -195,6 +195,15 @@ def pytest_collection_modifyitems(config, items):
         items[:] = few
     if hasattr(config, "workerinput"):  # several processes share the tests
         items[:] = longest_first(items, json.loads(DURATIONS.read_text()))
+
+
+def _spark_group(item) -> str:
+    """Return what the tests share a process with, and its session of Spark.
+
+    Most of a session's first tests is a JVM that starts and compiles: one is enough if Spark takes
+    less time than the other tests.
+    """
+    return "spark" if tier == "test" else f"spark {item.path.stem}"
 
 
 def _left_out() -> set[str]:
