@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
+from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -91,13 +92,16 @@ class ColumnIndex:
         restamped = self.manifest.body.restamped
         for number, segment in enumerate(self.segments):
             rows = segment.files.rows
-            for file, (path, stamp) in enumerate(zip(rows.paths, rows.stamps, strict=True)):
-                if stamp.size < 0:
-                    continue
-                again = restamped.get(path) if restamped else None
-                if again is not None and again.content == rows.contents[file]:
-                    stamp = again.stamp
-                found[path, stamp] = Place(number, file)
+            places = map(Place, repeat(number), range(len(segment.files)))
+            if not restamped and not rows.has_void:  # the usual case, and faster
+                found.update(zip(zip(rows.paths, rows.stamps, strict=True), places, strict=True))
+                continue
+            for place, path, stamp in zip(places, rows.paths, rows.stamps, strict=True):
+                again = restamped.get(path)
+                if again is not None and again.content == rows.contents[place.file]:
+                    stamp = stamp if stamp.size < 0 else again.stamp
+                if stamp.size >= 0:
+                    found[path, stamp] = place
         return found
 
     @cached_property
@@ -114,7 +118,12 @@ class ColumnIndex:
         """Return which listed files the index covers."""
         if listing is self.stamps or listing == self.stamps:  # the usual case, and faster
             return ListedCoverage(self.segments, self._by_path, [])
-        places, known, uncovered = {}, self.places, []
+        places, known, uncovered = dict[str, Place](), self.places, list[str]()
+        if self.stamps is not None and len(listing) >= len(self.stamps):
+            uncovered = [path for path, stamp in listing.items() if self.stamps.get(path) != stamp]
+            if len(listing) - len(uncovered) == len(self.stamps):  # only files were added
+                return ListedCoverage(self.segments, self._by_path, uncovered)
+            uncovered = []
         for item in listing.items():
             place = known.get(item)
             if place is None:

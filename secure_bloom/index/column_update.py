@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError
 from secure_bloom.index.column_index import ColumnIndex
 from secure_bloom.index.column_segments import SegmentMaker, Segments, SentKey
-from secure_bloom.index.coverage import Place
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Body, Listed, Manifest
 from secure_bloom.index.publishing import discard_if_replaced, publish_manifest
@@ -53,7 +51,7 @@ class ColumnUpdate:
 
         ``generation`` is that of the table if all its files are covered then, else None.
         """
-        removed = {path for path, *_ in self._index.places if path not in self._listing}
+        removed = {path for path, *_ in self._index.places} - self._listing.keys()
         started = set(self._index.manifest.body.segments)
         listed = None if generation is None else self._listed(made)
 
@@ -72,13 +70,13 @@ class ColumnUpdate:
         restamped = {path for one in made for path in one.restamped}
         if self._index.stamps is None or not self.earlier.keys() <= restamped:
             return None
-        groups = 0
-        for number, segment in enumerate(self._index.segments):
-            rows = segment.files.rows
-            groups += sum(count for file, count in enumerate(rows.row_group_counts)
-                          if self.coverage.path_at(Place(number, file)) is not None
-                          or (rows.paths[file] in restamped and rows.stamps[file].size >= 0))
+        groups = self._index.num_row_groups(self.coverage)
         groups += sum(info.row_groups for one in made for info in one.segments)
+        for segment in self._index.segments if restamped else ():
+            rows = segment.files.rows
+            groups += sum(count for path, stamp, count in zip(
+                rows.paths, rows.stamps, rows.row_group_counts, strict=True)
+                if path in restamped and stamp.size >= 0)
         return totals(self._listing, groups)
 
     def _earlier(self) -> dict[str, list[bytes]]:
@@ -95,7 +93,7 @@ class ColumnUpdate:
 
 def totals(listing: Mapping[str, Stamp], row_groups: int) -> Listed:
     """Return the totals of listed files."""
-    folders = {posixpath.dirname(path) for path in listing}
+    folders = {path.rpartition("/")[0] for path in listing}
     return Listed(len(listing), row_groups, sum(stamp.size for stamp in listing.values()),
                   tuple(sorted(folders)) if len(folders) <= _MAX_FOLDERS else None)
 

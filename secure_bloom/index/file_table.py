@@ -19,6 +19,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import cached_property, lru_cache
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -110,6 +111,11 @@ class _Rows(NamedTuple):
     footers: list[bytes]
     schema_ids: list[int]
     has_ranges: list[bool]
+
+    @property
+    def has_void(self) -> bool:
+        """Whether an entry covers no file."""
+        return min(map(itemgetter(0), self.stamps)) < 0
 
 
 class FileTable:
