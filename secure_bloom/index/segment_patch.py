@@ -32,7 +32,7 @@ from secure_bloom.index.segment_writer import (
     deleted_after_errors,
     new_file,
 )
-from secure_bloom.storage.small_files import open_small
+from secure_bloom.storage.versions import open_regular
 
 MOST_BYTES = 64 * 1024 * 1024  #: of pages that change: the new ones are in memory together
 
@@ -134,10 +134,13 @@ def _patch_part(folder: IndexFolder, part: Part, start: int, modules: Modules,
 
 def _copy(folder: IndexFolder, name: str, first: int, last: int, modules: Modules,
           target: SegmentFile) -> None:
-    """Append bytes of a segment with new modules; the file begins with byte ``first`` of it."""
+    """Append bytes of a segment with new modules; the file begins with byte ``first`` of it.
+
+    Raises OSError if it is a link: somebody may have put it there, to what others must not read.
+    """
     path, at = folder.segment_path(name), first
     with error_location(file=path, column=folder.column), \
-            open_small(folder.filesystem, path) as file:
+            open_regular(folder.filesystem, path, by_links=False) as file:
         for offset in sorted(one for one in modules if first <= one < last):
             target.copy(file, at - first, offset - first)
             target.add(modules[offset].content)

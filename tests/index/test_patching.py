@@ -234,6 +234,16 @@ def another_index(table, patch):
     patch.setattr(patching, "open_column", built_again)
 
 
+def links_to_its_files(table, patch):
+    """Bytes that are copied as they are would become readable for others."""
+    elsewhere = table.parent / "elsewhere"
+    elsewhere.mkdir()
+    for name in stored(table):
+        path = table / "_index" / "ssn" / name
+        path.rename(elsewhere / name)
+        path.symlink_to(elsewhere / name)
+
+
 def a_full_disk(table, patch):
     def fail(*arguments):
         raise OSError("no space left on device")
@@ -251,7 +261,8 @@ def once(first, then):
 @pytest.mark.slow
 @for_each("change", [an_entry_of_a_file_that_is_gone, a_file_that_is_not_covered,
                      another_version_of_the_file, another_update_meanwhile,
-                     another_name_meanwhile, many_pages, another_index, a_full_disk])
+                     another_name_meanwhile, many_pages, another_index,
+                     links_to_its_files, a_full_disk])
 def test_anything_else_merges_the_segments(table, change):
     folder = table / change.__name__
     folder.mkdir()
