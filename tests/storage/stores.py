@@ -134,9 +134,9 @@ class Store:
         return Store(self._make, f"{self.folder}/{name}", self._every)
 
     def steps(self, first=1):
-        """Return numbers of steps, from the first on: all of them, or some that chance chooses."""
+        """Return numbers of steps: all of them, or the first one and some that chance chooses."""
         every = 1 if tiers.tier == "all" else self._every
-        return range(first + random.randrange(every), 300, every)
+        return [first, *range(first + 1 + random.randrange(every), 300, every)]
 
     def with_faults(self, faults, patch=None):
         """Make a filesystem with faults; those in functions of ``os`` last as long as the patch."""
