@@ -16,7 +16,15 @@ from secure_bloom.errors import (
     KeyNotFoundError,
     UnsupportedError,
 )
-from secure_bloom.index import build, building, column_segments, exclusive_files, update, writing
+from secure_bloom.index import (
+    build,
+    building,
+    column_segments,
+    exclusive_files,
+    segment_writer,
+    update,
+    writing,
+)
 from secure_bloom.index.column_segments import INDEXED, SegmentMaker, Segments, SentKey
 from secure_bloom.index.column_update import new_manifest
 from secure_bloom.index.file_table import FileTable
@@ -40,13 +48,17 @@ KEY = IndexKey(b"k" * 32, b"i" * 16)
 
 # --- segments ------------------------------------------------------------------------------------
 
-def test_a_segment_that_cannot_be_finished_leaves_no_file(tmp_path):
+@pytest.mark.parametrize("part", [segment_writer.PART, 1])
+def test_a_segment_that_cannot_be_finished_leaves_no_file(tmp_path, monkeypatch, part):
+    """Nor a part of it."""
+    monkeypatch.setattr(segment_writer, "PART", part)
+
     def slices():
         yield np.arange(10, dtype=np.uint64)
         raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="the disk is full"):
-        write_segment(LOCAL, str(tmp_path), KEY, INT64, Geometry.of(20, 1), slices(), 1,
+        write_segment(LOCAL, str(tmp_path), KEY, INT64, Geometry.of(20_000, 1), slices(), 1,
                       FileTable.of([entry(0, 1)]))
     assert list(tmp_path.iterdir()) == []
 

@@ -16,8 +16,9 @@ from secure_bloom.errors import (
     IndexWarning,
     SecureBloomError,
 )
-from secure_bloom.index import Index, build, column_index, geometry
+from secure_bloom.index import Index, build, column_index, geometry, segment_writer
 from secure_bloom.index.compaction import compact
+from secure_bloom.index.geometry import Geometry
 from secure_bloom.index.segment import SegmentInfo
 from secure_bloom.index.segment_writer import write_after_parts
 from secure_bloom.index.table import Table
@@ -88,6 +89,13 @@ def test_the_pairs_are_those_of_a_segment_in_one_file(table, parts, tmp_path_fac
         np.testing.assert_array_equal(left, right)
     check_answers(table)
     assert Index.open(table, KMS).verify(sample=None).ok
+
+
+def test_how_many_parts_a_segment_gets():
+    """Their number is bounded, as the manifest lists them."""
+    found = [1 << segment_writer._part_bits(Geometry.of(10**power, 10**5))
+             for power in (0, 6, 7, 8, 9, 10)]
+    assert found == [1, 1, 4, 32, 64, 64]
 
 
 def test_an_independent_reader_finds_everything(table):
