@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import compress
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import duckdb
 import pyarrow as pa
@@ -16,7 +18,7 @@ from pyarrow.parquet.encryption import EncryptionConfiguration
 
 import secure_bloom
 from secure_bloom.examples.leaking_file import leaking_file
-from secure_bloom.index import Index
+from secure_bloom.index import Index, file_table
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.reading.row_groups import prune
 from tests.index.helpers import age
@@ -186,16 +188,9 @@ def _index(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> 
     values = _sample(case, table, name)
     if not values:
         return 0
-    age(folder)  # the index is not used for files that are too young
-    with with_ranges() if case.random.random() < 0.5 else nullcontext():
-        secure_bloom.index.build(folder, name, mode.keys, encryption="column" if _is_encrypted(
-            folder, mode, name) else None)
-        assert Index.open(folder, mode.keys).verify(None).ok
+    _build_index(case, folder, mode, name)
     with by_pages() if case.random.random() < 0.5 else nullcontext():
-        for some in questions(values):
-            rows = secure_bloom.read_table(folder, mode.keys, index="require",
-                                           filters=[(name, "in", some)])
-            assert rows.num_rows == count_rows(table[name], some), f"{name}: {len(some)} values"
+        _read_by_index(table, mode, folder, name, values)
     looked_up = pa.array(values, _plain(table, name))
     found = Index.open(folder, mode.keys).lookup(name, looked_up)
     assert not found.uncovered
@@ -207,6 +202,41 @@ def _index(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> 
                 for groups in compress(found.row_groups, is_there.to_numpy(zero_copy_only=False)):
                     assert group in groups.get(path.name, []), f"{name}: one of the values"
     return len(values)
+
+
+def _index_after_erasing(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> int:
+    """In a copy, of which an erasure has changed pages of the index."""
+    values = _sample(case, table, name)
+    if not values or table.num_rows < 4 or case.random.random() < 0.7:
+        return 0
+    copy = case.folder / f"without {name}"
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("_index"))
+    _build_index(case, copy, mode, name)
+    ids = case.random.sample(range(table.num_rows), 3)
+    assert secure_bloom.erase(copy, "id", ids, mode.keys, max_share=1).ok
+    assert Index.open(copy, mode.keys).verify(None).ok
+    rest = secure_bloom.read_table(copy, mode.keys)
+    assert rest.num_rows == table.num_rows - 3
+    _read_by_index(rest, mode, copy, name, values)
+    return len(values)
+
+
+def _build_index(case: Case, folder: Path, mode: Mode, name: str) -> None:
+    age(folder)  # the index is not used for files that are too young
+    encryption = "column" if _is_encrypted(folder, mode, name) else None
+    with with_ranges() if case.random.random() < 0.5 else nullcontext(), \
+            mock.patch.object(file_table, "PAGE_FILES", case.random.choice([1, 2, 128])):
+        secure_bloom.index.build(folder, name, mode.keys, encryption=encryption,
+                                 exclusive=case.random.random() < 0.5)
+        assert Index.open(folder, mode.keys).verify(None).ok
+
+
+def _read_by_index(table: pa.Table, mode: Mode, folder: Path, name: str,
+                   values: list[Any]) -> None:
+    for some in questions(values):
+        rows = secure_bloom.read_table(folder, mode.keys, index="require",
+                                       filters=[(name, "in", some)])
+        assert rows.num_rows == count_rows(table[name], some), f"{name}: {len(some)} values"
 
 
 def _is_encrypted(folder: Path, mode: Mode, name: str) -> bool:
@@ -224,7 +254,8 @@ def _plain(table: pa.Table, name: str) -> pa.DataType:
 
 
 _ASKERS = {"filters": _filters, "prune": _prune, "read_table": _read, "dataset": _dataset,
-            "duckdb": _duckdb, "find": _find, "index": _index}
+            "duckdb": _duckdb, "find": _find, "index": _index,
+            "index after erasing": _index_after_erasing}
 
 CHECK = Check("false_negatives", "a value that is there is never reported absent",
               "values", 10**9, _try)
