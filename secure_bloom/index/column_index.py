@@ -165,6 +165,13 @@ class ColumnIndex:
         of_segments = [segment.files.rows.row_group_counts for segment in self.segments]
         return sum(of_segments[segment][file] for segment, file in coverage.places.values())
 
+    def check_schemas(self) -> None:
+        """Raise FormatError if the schema of a file is invalid; anyone may have put it there."""
+        for segment in self.segments:
+            with self._location(segment.info):
+                for schema in segment.files.schemas:
+                    parsed_schema(schema)
+
     @cached_property
     def only_schema(self) -> pa.Schema | None:
         """The schema of all files; None if they have several."""

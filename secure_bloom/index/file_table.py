@@ -311,5 +311,13 @@ def _invalid() -> FormatError:
 
 @lru_cache(maxsize=1000)
 def parsed_schema(serialized: bytes) -> pa.Schema:
-    """Parse a schema; those of several segments are one object, by which files are grouped."""
-    return pa.ipc.read_schema(pa.py_buffer(serialized))
+    """Parse a schema; those of several segments are one object, by which files are grouped.
+
+    Raises FormatError if it is invalid.
+    """
+    try:
+        found = pa.ipc.read_schema(pa.py_buffer(serialized))
+        found.names  # noqa: B018 - which may not be UTF-8
+    except (ValueError, OSError, pa.ArrowException):
+        raise FormatError("the schema of a file in a segment of the index is invalid") from None
+    return found

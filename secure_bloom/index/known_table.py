@@ -62,10 +62,9 @@ class KnownTable:
                 continue
             listed, coverage = index.manifest.body.listed, index.trusted()
             if coverage is None or listed is None or listed.folders is None or not listed.files \
-                    or index.only_schema is None \
                     or generation != index.manifest.body.generation:
                 continue
-            if indexes.check(index, coverage):
+            if indexes.check(index, coverage) and index.only_schema is not None:
                 return cls(indexes, index, coverage, index.only_schema,
                            Totals(listed.files, listed.row_groups, listed.bytes), listed.folders)
         return None
@@ -96,6 +95,11 @@ class KnownTable:
         column = self._index.column
         if alternatives is None or column in excluded:
             return None
+        # Each page of the index may be damaged, also one that says which files it covers.
+        return self._indexes.attempt(column, lambda: self._selected(alternatives))
+
+    def _selected(self, alternatives: Iterable[Iterable[Predicate]]) -> FoundFiles | None:
+        column = self._index.column
         places: dict[str, Place] = {}
         union: dict[str, FoundRows] = {}
         for alternative in alternatives:
@@ -123,9 +127,8 @@ class KnownTable:
         return common
 
     def _of_values(self, values: Any, places: dict[str, Place]) -> dict[str, FoundRows] | None:
-        hits = self._indexes.attempt(
-            self._index.column, lambda: self._index.find_hashes(hashes_of(values)))
-        if hits is None or any(one.unanswered.size for one in hits):
+        hits = self._index.find_hashes(hashes_of(values))
+        if any(one.unanswered.size for one in hits):
             return None
         found: dict[str, dict[int, int]] = {}
         for one in hits:

@@ -30,7 +30,7 @@ from secure_bloom.index.identity import Identity, allowed_keys, check_sample
 from secure_bloom.index.known_files import KnownFiles
 from secure_bloom.index.lookup import located
 from secure_bloom.index.stamps import Stamp, stamps
-from secure_bloom.index.table import Table, listing_for, open_with_generation
+from secure_bloom.index.table import Table, known_listing, open_with_generation
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.keys.retrieval import OpenKeys, is_explicit
@@ -132,8 +132,9 @@ class FolderIndexes:
             return dict(zip((info.path.removeprefix(prefix) for info in infos),
                             stamps(filesystem, infos), strict=True))
         # In a store, listings may show other times than requests for single files.
-        return self.table.listing(self.folder, check) if index is None \
-            else listing_for(self.table, index, self.folder, check)
+        found = None if index is None else self.attempt(
+            index.column, lambda: known_listing(self.table, index, self.folder))
+        return self.table.listing(self.folder, check) if found is None else found
 
     def trusts_generation(self, index: ColumnIndex | None) -> bool:
         """Whether an index may say which files the table has, if it is exclusive."""
@@ -171,10 +172,12 @@ class FolderIndexes:
     def check(self, index: ColumnIndex, coverage: Coverage) -> bool:
         """Whether an index may be used, according to some of the files that it covers."""
         def is_checked() -> bool:
-            check_sample(index, coverage, self._kms or NO_KEYS)
+            index.check_schemas()
+            if not self.opens_all:
+                check_sample(index, coverage, self._kms or NO_KEYS)
             return True
 
-        return self.opens_all or self.attempt(index.column, is_checked) or False
+        return self.attempt(index.column, is_checked) or False
 
     def identify(self, file: OpenFile) -> Identity:
         """Return what an open file shows, to compare with :meth:`ListedIndexes.identity`."""
@@ -339,7 +342,8 @@ class ListedIndexes:
         """Return an index, and which files it covers; None if it cannot be used."""
         if column not in self._opened:
             index = self._found.get(column) or self.indexes.open(column)
-            coverage = None if index is None else index.coverage(self._listing)
+            coverage = None if index is None else self.indexes.attempt(
+                column, lambda: index.coverage(self._listing))  # which reads pages of files
             self._opened[column] = None
             if index is not None and coverage is not None and self.indexes.check(index, coverage):
                 self._opened[column] = index, coverage

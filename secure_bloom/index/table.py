@@ -114,20 +114,20 @@ def coverage_for(table: Table, index: ColumnIndex, generation: str | None) -> Co
     recorded = index.manifest.body.generation
     is_current = recorded is not None and recorded == generation
     trusted = index.trusted() if is_current else None
-    return index.coverage(listing_for(table, index)) if trusted is None else trusted
+    if trusted is not None:
+        return trusted
+    listing = known_listing(table, index)
+    return index.coverage(table.listing() if listing is None else listing)
 
 
-def listing_for(table: Table, index: ColumnIndex, folder: str | None = None,
-                check: Check | None = None) -> dict[str, Stamp]:
-    """Return the listing for a lookup, as :meth:`Table.listing`; if possible, of the index."""
-    body = index.manifest.body
+def known_listing(table: Table, index: ColumnIndex, folder: str | None = None) \
+        -> dict[str, Stamp] | None:
+    """Return what :meth:`Table.listing` returns, from an index; None: the table must be listed."""
     if not is_trusted(table, index):
-        return table.listing(folder, check)
-    removed, prefix = set(body.removed), table.prefix(folder or table.path)
+        return None
+    removed, prefix = set(index.manifest.body.removed), table.prefix(folder or table.path)
     known = index.stamps
-    if known is None:  # the index covers several versions of a file
-        return table.listing(folder, check)
-    if not removed and not prefix:
+    if known is None or (not removed and not prefix):  # None: there are two versions of a file
         return known
     return {path: stamp for path, stamp in known.items()
             if path not in removed and path.startswith(prefix)}

@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 import pytest
 
 import secure_bloom
-from secure_bloom.errors import ColumnError, PredicateError
-from secure_bloom.index import Index, build, file_table
+from secure_bloom.errors import AuthenticationError, ColumnError, IndexWarning, PredicateError
+from secure_bloom.index import Index, build, column_index, file_table
 from secure_bloom.index import table as index_table
 from tests.index.helpers import KMS
 
@@ -128,3 +128,23 @@ def test_few_pages_of_files_are_read(lake, monkeypatch):
     found = secure_bloom.read_table(lake, KMS, filters=[("ssn", "==", f"s{ROWS + 1}")],
                                     index="require")
     assert found.num_rows == 1 and len(read) <= 1
+
+
+def test_a_damaged_page_of_files_is_a_reason_to_read_without_the_index(each_lake):
+    """These pages are read when they are needed, and not when the index is opened."""
+    index = Index.open(each_lake, KMS).column("ssn")
+    for segment in index.segments:
+        path = each_lake / "_index" / "ssn" / segment.info.name
+        content = bytearray(path.read_bytes())
+        for at in segment.file_bounds[:-1].tolist():
+            content[at + 20] ^= 1
+        path.write_bytes(content)
+    reads = [lambda **options: secure_bloom.read_table(
+                 each_lake, KMS, filters=[("ssn", "==", "s1")], **options),
+             lambda **options: secure_bloom.find(each_lake, "ssn", "s1", KMS, **options)]
+    for read in reads:
+        column_index._opened.clear()
+        with pytest.warns(IndexWarning, match="is not used"):
+            assert read().num_rows == 1
+        with pytest.raises(AuthenticationError, match="column ssn"):
+            read(index="require")

@@ -201,3 +201,16 @@ def test_an_older_index_put_back_misses_no_value_of_a_newer_file(people, tmp_pat
     assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
     check_nothing_is_missed(people, [None, *REQUIREMENTS] if tags else REQUIREMENTS)
     assert bool(Index.open(people, KMS).lookup("ssn", [SSN]).uncovered) == tags
+
+
+@pytest.mark.parametrize("schema", [b"", b"no schema",
+                                    pa.schema([("ssn", pa.int32())]).serialize().to_pybytes()
+                                    .replace(b"ssn", b"\xff\xff\xff")])
+def test_a_schema_that_is_none_is_a_reason_not_to_use_an_index(tmp_path, schema):
+    """It is in an index without encryption, which anyone can write."""
+    write(tmp_path / "0.parquet", 3, keys=None)
+    plant(tmp_path, "ssn", None,
+          change=lambda entries: [one._replace(schema=schema) for one in entries])
+    for way in (by_read_table, by_dataset, by_find):
+        with pytest.warns(IndexWarning, match="schema of a file"):
+            assert way(tmp_path, {}) == 1
