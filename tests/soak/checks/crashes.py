@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -23,6 +24,7 @@ from secure_bloom.examples.leaking_file import leaking_file
 from secure_bloom.index import Index
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.keys import InMemoryKms, Keyring, rotate_master_keys
+from secure_bloom.storage import local_listing
 from secure_bloom.storage.visibility import data_files
 from tests.index.helpers import age
 from tests.index.test_crashes import dies
@@ -58,8 +60,11 @@ def _try(case: Case) -> None:
     name = case.random.choice(list(OPERATIONS))
     operation = OPERATIONS[name]
     base = case.folder / "base"
-    outcome = Outcome.of(operation, base, case.folder / "new")
-    case.random.choice([_die, _cut_power])(case, name, base, outcome)
+    # A disk that comes back has the same files. Those of a copy have other inodes, by which an
+    # index would know that they are others.
+    with mock.patch.object(local_listing, "_tag", lambda found: ""):
+        outcome = Outcome.of(operation, base, case.folder / "new")
+        case.random.choice([_die, _cut_power])(case, name, base, outcome)
 
 
 @dataclass
