@@ -9,7 +9,9 @@ from typing import Any
 
 import pyarrow.fs as pa_fs
 
+from secure_bloom.display import count
 from secure_bloom.errors import SecureBloomError
+from secure_bloom.index.compaction import unpublished
 from secure_bloom.index.file_change import FileChange
 from secure_bloom.index.folder import IndexFolder, indexed_columns
 from secure_bloom.index.index import index_client
@@ -68,14 +70,22 @@ class TableIndexes:
         if not columns:
             return []
         try:
-            purge_columns(Table.at(self._table, self._filesystem), columns, self._kms(),
+            kms = self._kms()
+            purge_columns(Table.at(self._table, self._filesystem), columns, kms,
                           changes=self._changes)
+            left = sum(len(unpublished(IndexFolder(self._filesystem, self._table, column), kms))
+                       for column in columns)
         except _ERRORS as error:
             out_of_reach.append(
                 f"the indexes of {self._table}, which could not be brought up to date, have "
                 f"fingerprints of these values ({error}): run secure-bloom index update, compact "
                 "and vacuum")
             return []
+        if left:
+            out_of_reach.append(
+                f"{count(left, 'file')} of segments in the indexes of {self._table}, which "
+                "processes are writing, or killed ones have left, and which may have fingerprints "
+                "of these values: when none is running, run secure-bloom index vacuum --grace 0")
         return columns
 
     def _kms(self) -> Any:

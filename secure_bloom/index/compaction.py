@@ -168,6 +168,17 @@ def vacuum(folder: IndexFolder, kms: CachedKms | None, grace: float = GRACE,
     return deleted
 
 
+def unpublished(folder: IndexFolder, kms: CachedKms | None) -> list[str]:
+    """Return the names of files of segments that the newest manifest does not have.
+
+    After :func:`vacuum`, processes are about to publish them, or killed ones have left them.
+    """
+    infos = [info for info in folder.own_infos() if folder.is_of_segment(info)]
+    manifest = folder.open_newest(kms)  # later than the list: one may just have been published
+    needed = set() if manifest is None else manifest.body.file_names
+    return [info.base_name for info in infos if info.base_name not in needed]
+
+
 def _full_tiers(index: ColumnIndex) -> list[list[Segment]]:
     """Return the segments of about the same size, where there are many."""
     tiers: dict[tuple[ColumnType, int], list[Segment]] = defaultdict(list)

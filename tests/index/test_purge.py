@@ -2,9 +2,12 @@
 
 import os
 
-from secure_bloom import erase
-from secure_bloom.index import Index, build
-from tests.index.helpers import KMS, age, manifests_of, segments_of, write
+import pyarrow as pa
+import pytest
+
+from secure_bloom import erase, write_dataset
+from secure_bloom.index import Index, build, patching
+from tests.index.helpers import ENCRYPTION, KMS, age, manifests_of, segments_of, write
 
 
 def test_segments_that_an_interrupted_purge_has_left_are_deleted(tmp_path):
@@ -71,3 +74,23 @@ def test_what_an_update_has_published_is_deleted_as_soon_as_it_is_replaced(tmp_p
     needed = {name for info in index.column("ssn").manifest.body.segments
               for name in info.file_names}
     assert {path.name for path in segments_of(tmp_path)} == needed
+
+
+def test_an_erasure_tells_of_segments_that_an_earlier_one_did_not_publish(tmp_path, monkeypatch):
+    """They have the values of later erasures, too, but another process may be writing them."""
+    folder = tmp_path / "table"
+    write_dataset(pa.table({"ssn": [f"v{number}" for number in range(300)]}), folder, keys=KMS,
+                  encryption=ENCRYPTION, max_rows_per_file=100, index_columns="ssn")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(patching, "publish", _die)
+        erase(folder, "ssn", "v1", KMS)
+    result = erase(folder, "ssn", "v150", KMS)
+    assert result.ok and result.indexes == ["ssn"]
+    assert any("1 file of segments" in one for one in result.out_of_reach)
+    assert len(Index.open(folder, KMS).vacuum(0)) > 0
+    result = erase(folder, "ssn", "v250", KMS)
+    assert not any("segments" in one for one in result.out_of_reach)
+
+
+def _die(*_):
+    raise KeyboardInterrupt
