@@ -23,15 +23,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.index.file_entry import DIGEST_SIZE, FileEntry
-from secure_bloom.index.stamps import Stamp
 
 MAX_FILE_PAGE = 4 * 1024 * 1024  #: bytes of a page, not compressed
 _LENGTH = struct.Struct("<q")
@@ -128,17 +128,17 @@ class FilePage:
         """Number of row groups of all files."""
         return int(self.first_group[-1])
 
-    def stamp(self, number: int) -> Stamp:
-        """Return the stamp of a file."""
-        return Stamp(int(self.columns["size"][number]), int(self.columns["mtime_ns"][number]),
-                     self.tags[number])
+    @cached_property
+    def _rows(self) -> list[tuple[Any, ...]]:
+        """The fields of each row, in the order of a FileEntry."""
+        values = {name: column.tolist() for name, column in self.columns.items()}
+        values |= {"path": self.paths, "tag": self.tags}
+        return list(zip(*(values[name] for name in FileEntry._fields), strict=True))
 
     def entry(self, number: int, schemas: Sequence[bytes]) -> FileEntry:
         """Return one row."""
-        row = {name: column[number].item() for name, column in self.columns.items()}
-        return FileEntry(**{**row, "path": self.paths[number], "tag": self.tags[number],
-                            "schema": schemas[row["schema"]],
-                            "has_ranges": bool(row["has_ranges"])})
+        *fields, schema, has_ranges = self._rows[number]
+        return FileEntry._make((*fields, schemas[schema], has_ranges == 1))
 
 
 def are_normal(paths: Iterable[str]) -> bool:
