@@ -56,8 +56,9 @@ class FilePage:
         last one.
     """
 
-    def __init__(self, columns: Mapping[str, np.ndarray], paths: list[str], tags: list[str]):
-        self.columns, self.paths, self.tags = columns, paths, tags
+    def __init__(self, columns: Mapping[str, np.ndarray], paths: list[str], tags: list[str],
+                 schemas: Sequence[bytes] | Mapping[int, bytes]):
+        self.columns, self.paths, self.tags, self._schemas = columns, paths, tags, schemas
         self.first_group = np.concatenate(([0], np.cumsum(columns["row_groups"], dtype=np.int64)))
 
     @classmethod
@@ -66,25 +67,27 @@ class FilePage:
         values = {name: [getattr(entry, name) for entry in entries] for name, _ in _COLUMNS}
         values["schema"] = [numbers[entry.schema] for entry in entries]
         return cls({name: np.array(values[name], kind) for name, kind in _COLUMNS},
-                   [entry.path for entry in entries], [entry.tag for entry in entries])
+                   [entry.path for entry in entries], [entry.tag for entry in entries],
+                   {number: schema for schema, number in numbers.items()})
 
     @classmethod
-    def parse(cls, stored: pa.Buffer | bytes, num_schemas: int) -> FilePage:
+    def parse(cls, stored: pa.Buffer | bytes, schemas: Sequence[bytes]) -> FilePage:
         """Parse :meth:`to_bytes`.
 
         Raises ValueError, OSError or struct.error if it is invalid.
         """
         data = decompressed(stored, MAX_FILE_PAGE)
         [count] = _COUNT.unpack_from(data)
-        page, at = cls.read(data, _COUNT.size, count, num_schemas)
+        page, at = cls.read(data, _COUNT.size, count, schemas)
+        page.check()
         if at != len(data):
             raise ValueError
         return page
 
     @classmethod
-    def read(cls, data: bytes, at: int, count: int, num_schemas: int, *,
+    def read(cls, data: bytes, at: int, count: int, schemas: Sequence[bytes], *,
              is_sbx2: bool = False) -> tuple[FilePage, int]:
-        """Return the rows that are stored at a position, and where they end."""
+        """Return the rows that are stored at a position, to be checked, and where they end."""
         if count < 1:
             raise ValueError
         columns = {}
@@ -95,14 +98,13 @@ class FilePage:
             columns["has_ranges"] = np.ones(count, "i1")
         paths, at = unpacked(data, at, count, _text)
         tags, at = unpacked(data, at, count, _text)
-        page = cls(columns, paths, tags)
-        page._check(num_schemas)
-        return page, at
+        return cls(columns, paths, tags, schemas), at
 
-    def _check(self, num_schemas: int) -> None:
+    def check(self) -> None:
+        """Raise ValueError if a row is invalid."""
         columns, schemas = self.columns, self.columns["schema"]
         if columns["row_groups"].min() < 0 or columns["rows"].min() < 0 \
-                or schemas.min() < 0 or schemas.max() >= num_schemas \
+                or schemas.min() < 0 or schemas.max() >= len(self._schemas) \
                 or not 0 <= columns["has_ranges"].min() <= columns["has_ranges"].max() <= 1 \
                 or not are_normal(self.paths):
             raise ValueError
@@ -129,16 +131,15 @@ class FilePage:
         return int(self.first_group[-1])
 
     @cached_property
-    def _rows(self) -> list[tuple[Any, ...]]:
-        """The fields of each row, in the order of a FileEntry."""
-        values = {name: column.tolist() for name, column in self.columns.items()}
-        values |= {"path": self.paths, "tag": self.tags}
-        return list(zip(*(values[name] for name in FileEntry._fields), strict=True))
-
-    def entry(self, number: int, schemas: Sequence[bytes]) -> FileEntry:
-        """Return one row."""
-        *fields, schema, has_ranges = self._rows[number]
-        return FileEntry._make((*fields, schemas[schema], has_ranges == 1))
+    def entries(self) -> list[FileEntry]:
+        """The rows."""
+        values: dict[str, list[Any]] = {name: column.tolist()
+                                        for name, column in self.columns.items()}
+        values |= {"path": self.paths, "tag": self.tags,
+                   "schema": [self._schemas[number] for number in values["schema"]],
+                   "has_ranges": list(map(bool, values["has_ranges"]))}
+        return list(map(FileEntry._make, zip(*(values[name] for name in FileEntry._fields),
+                                             strict=True)))
 
 
 def are_normal(paths: Iterable[str]) -> bool:

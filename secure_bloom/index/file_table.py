@@ -175,8 +175,11 @@ class FileTable:
         try:
             data = decompressed(stored, MAX_BYTES)
             num_files, num_schemas = _SBX2_HEADER.unpack_from(data)
-            page, at = FilePage.read(data, _SBX2_HEADER.size, num_files, num_schemas, is_sbx2=True)
-            schemas, at = unpacked(data, at, num_schemas, bytes)
+            schemas: list[bytes] = []  # they follow
+            page, at = FilePage.read(data, _SBX2_HEADER.size, num_files, schemas, is_sbx2=True)
+            found, at = unpacked(data, at, num_schemas, bytes)
+            schemas += found
+            page.check()
             if at != len(data) or page.num_row_groups > MAX_ROW_GROUPS:
                 raise ValueError
         except _FAULTS:
@@ -205,7 +208,7 @@ class FileTable:
     def entry(self, number: int) -> FileEntry:
         """Return one row."""
         page, at = divmod(number, self.directory.page_files)
-        return self.page(page).entry(at, self.schemas)
+        return self.page(page).entries[at]
 
     def first_group_of(self, number: int) -> int:
         """Return the number of the first row group of a file in the segment."""
@@ -296,7 +299,7 @@ class FileTable:
 def _parsed(directory: FileDirectory, number: int, content: pa.Buffer) -> FilePage:
     first = number * directory.page_files
     try:
-        page = FilePage.parse(content, len(directory.schemas))
+        page = FilePage.parse(content, directory.schemas)
         if len(page) != min(directory.page_files, directory.num_files - first) \
                 or page.num_row_groups != directory.groups[number]:
             raise ValueError

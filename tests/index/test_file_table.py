@@ -134,7 +134,7 @@ def test_more_row_groups_than_a_segment_may_have_are_refused():
 def test_what_a_compressed_table_claims_is_not_allocated():
     """Stored bytes of a few KB may be many GB when they are decompressed."""
     limits = [(file_table.MAX_BYTES, FileDirectory.parse),
-              (file_pages.MAX_FILE_PAGE, lambda data: FilePage.parse(data, 1)),
+              (file_pages.MAX_FILE_PAGE, lambda data: FilePage.parse(data, [b""])),
               (file_table.MAX_BYTES, FileTable.from_sbx2)]
     for limit, parse in limits:
         bomb = packed(bytes(limit + 1))
