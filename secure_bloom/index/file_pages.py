@@ -54,7 +54,11 @@ class FilePage:
     first_group : int64 array
         First row group of each file, counted from the first file of the page, and the end of the
         last one.
+    nbytes : int
+        Bytes of a page that was parsed, not compressed.
     """
+
+    nbytes = 0
 
     def __init__(self, columns: Mapping[str, np.ndarray], paths: list[str], tags: list[str],
                  schemas: Sequence[bytes] | Mapping[int, bytes]):
@@ -82,6 +86,7 @@ class FilePage:
         page.check()
         if at != len(data):
             raise ValueError
+        page.nbytes = len(data)
         return page
 
     @classmethod

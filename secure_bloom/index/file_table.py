@@ -31,17 +31,21 @@ from secure_bloom.index.file_pages import FilePage, compressed, decompressed, pa
 from secure_bloom.index.geometry import MAX_ROW_GROUPS
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.parquet import row_ranges
+from secure_bloom.storage.cache import Cache
 
 PAGE_FILES = 128  #: of new segments
 MAX_BYTES = 128 * 1024 * 1024  #: of the directory, or of a table without pages, not compressed
-_KEPT_PAGES = 1024  # that were read; they have some 15 KB each
-_TOGETHER = 512  # pages that are read together
+_KEPT = 16 * 1024 * 1024  # bytes of pages that were read; most have some 15 KB
+_TOGETHER = 8 * 1024 * 1024  # stored bytes that are read together
+# Those of different files can hardly be compressed to a tenth, because of the digests; but what
+# anyone can write in a few KB may take many GB.
+_MOST_DENSE = 64  # bytes of all pages for each stored one, if there are more than MAX_BYTES
 _HEADER = struct.Struct("<iii")
 _SBX2_HEADER = struct.Struct("<ii")
 _FAULTS = (ValueError, OSError, OverflowError, IndexError, struct.error)
 
 #: reads the content of some successive pages: from the first number to before the last one
-ReadContents = Callable[[int, int], list[pa.Buffer]]
+ReadContents = Callable[[int, int], Iterable[pa.Buffer]]
 #: makes a context manager that adds to errors where they are
 Location = Callable[[], AbstractContextManager[None]]
 
@@ -124,23 +128,20 @@ class FileTable:
     Parameters
     ----------
     directory : FileDirectory
-        Its sizes are not used.
     pages : callable
         Returns the pages from the first number to before the last one.
 
     Attributes
     ----------
     directory : FileDirectory
-    page : callable
-        Returns one page, which is kept for some time.
     first_group : int64 array
         First row group of each page, and the end of the last one.
     """
 
-    def __init__(self, directory: FileDirectory, pages: Callable[[int, int], list[FilePage]]):
+    def __init__(self, directory: FileDirectory, pages: Callable[[int, int], Iterable[FilePage]]):
         self.directory, self.pages = directory, pages
         self.first_group = np.concatenate(([0], np.cumsum(directory.groups)))
-        self.page = lru_cache(_KEPT_PAGES)(lambda number: pages(number, number + 1)[0])
+        self._kept: Cache[FilePage] = Cache(_KEPT)
 
     @classmethod
     def of(cls, entries: Iterable[FileEntry]) -> FileTable:
@@ -162,10 +163,10 @@ class FileTable:
 
         Its methods raise FormatError if a page is damaged, or does not fit the directory.
         """
-        def pages(first: int, last: int) -> list[FilePage]:
+        def pages(first: int, last: int) -> Iterator[FilePage]:
             with location():
-                return [_parsed(directory, number, content)
-                        for number, content in enumerate(read(first, last), first)]
+                for number, content in enumerate(read(first, last), first):
+                    yield _parsed(directory, number, content)
 
         return cls(directory, pages)
 
@@ -204,6 +205,14 @@ class FileTable:
         return int(self.first_group[-1])
 
     # --- some rows -------------------------------------------------------------------------------
+
+    def page(self, number: int) -> FilePage:
+        """Return one page, which is kept for some time."""
+        found = self._kept.get(number)
+        if found is None:
+            [found] = self.pages(number, number + 1)
+            self._kept.put(number, found, found.nbytes)
+        return found
 
     def entry(self, number: int) -> FileEntry:
         """Return one row."""
@@ -253,18 +262,26 @@ class FileTable:
 
     def all_pages(self) -> Iterator[FilePage]:
         """Yield all pages, of which some are read together."""
-        num_pages = self.directory.groups.size
-        for first in range(0, num_pages, _TOGETHER):
-            yield from self.pages(first, min(first + _TOGETHER, num_pages))
+        ends, first = np.cumsum(self.directory.sizes), 0
+        while first < ends.size:
+            start = ends[first] - self.directory.sizes[first]
+            last = max(int(np.searchsorted(ends, start + _TOGETHER, "right")), first + 1)
+            yield from self.pages(first, last)
+            first = last
 
     @cached_property
     def rows(self) -> _Rows:
         """All rows; they stay in memory.
 
-        Raises FormatError if two entries that cover a file have the same path.
+        Raises FormatError if two entries that cover a file have the same path, or if the pages
+        are much larger than what is stored of them.
         """
         found = _Rows([], [], [], [], [], [], [], [])
-        for page in self.all_pages():
+        size = stored = 0
+        for page, stored_size in zip(self.all_pages(), self.directory.sizes.tolist(), strict=True):
+            size, stored = size + page.nbytes, stored + stored_size
+            if size > max(MAX_BYTES, _MOST_DENSE * stored):
+                raise _invalid()
             columns = {name: column.tolist() for name, column in page.columns.items()}
             found.paths.extend(page.paths)
             found.stamps.extend(map(Stamp, columns["size"], columns["mtime_ns"], page.tags))

@@ -33,6 +33,7 @@ import pyarrow as pa
 
 from secure_bloom.crypto.modules import OVERHEAD, Bytes
 from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.index.file_pages import MAX_FILE_PAGE
 from secure_bloom.index.file_table import FileDirectory, FileTable, Location
 from secure_bloom.index.geometry import MAX_GROUP_BITS, Geometry, pack
 from secure_bloom.index.pages import Page, encode
@@ -42,6 +43,7 @@ from secure_bloom.storage.small_files import parse_json
 
 DIRECTORY_PART = 1 << 16  #: pages of a part of the directory
 MAX_PAGE = 64 * 1024 * 1024  #: bytes of a sealed page
+MAX_STORED_FILE_PAGE = 2 * MAX_FILE_PAGE  #: of a sealed page of files
 _MAX_TAIL = 160 * 1024 * 1024  # bytes; its largest part is the file table
 SUFFIX = ".seg"
 PART_SUFFIX = ".part"
@@ -196,17 +198,18 @@ class Segment:
         ends = self.directory - np.cumsum(directory.sizes[::-1])[::-1]
         self.file_bounds = bounds = np.append(ends, self.directory)
         self._end_of_pages = int(bounds[0])
-        if directory.sizes.max() > MAX_PAGE or bounds[0] < len(MAGIC):
+        if directory.sizes.max() > MAX_STORED_FILE_PAGE or bounds[0] < len(MAGIC):
             raise FormatError("the file table of a segment has invalid sizes")
         before = self.info.tail
         kept = tail[bounds[0] - before:self.directory - before] if bounds[0] >= before else b""
 
-        def read(first: int, last: int) -> list[pa.Buffer]:
+        def read(first: int, last: int) -> Iterator[pa.Buffer]:
             start, size = int(bounds[first]), int(bounds[last] - bounds[first])
             at = start - int(bounds[0])
             data = memoryview(kept[at:at + size] if kept else self._read_at(start, size))
-            return [self._open(data[bounds[page] - start:bounds[page + 1] - start],
-                               ModuleType.FILE_PAGE, page) for page in range(first, last)]
+            for page in range(first, last):
+                yield self._open(data[bounds[page] - start:bounds[page + 1] - start],
+                                 ModuleType.FILE_PAGE, page)
 
         return FileTable.stored(directory, read, self._location)
 

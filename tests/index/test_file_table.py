@@ -2,6 +2,7 @@
 
 import random
 import struct
+import weakref
 from contextlib import nullcontext
 
 import numpy as np
@@ -143,6 +144,29 @@ def test_what_a_compressed_table_claims_is_not_allocated():
             with pytest.raises((FormatError, ValueError, OSError)):
                 parse(data)
         assert len(bomb) < 20_000 and peak.bytes() < file_table.MAX_BYTES // 4
+
+
+def test_many_pages_that_are_nearly_nothing_when_stored_are_refused_early(monkeypatch):
+    """Each of them may have 4 MiB, and lists of their rows take several times as much."""
+    monkeypatch.setattr(file_table, "PAGE_FILES", 1000)
+    monkeypatch.setattr(file_table, "MAX_BYTES", 200_000)
+    parsed, original = [], file_table._parsed
+    monkeypatch.setattr(file_table, "_parsed", lambda directory, number, content: parsed.append(
+        number) or original(directory, number, content))
+    opened(*stored([entry(number, 1) for number in range(5000)])).check()
+    parsed.clear()
+    with pytest.raises(FormatError, match="file table"):
+        opened(*stored([entry(0, 0).void()] * 100_000)).check()
+    assert len(parsed) < 5
+
+
+def test_pages_are_kept_by_their_sizes(monkeypatch):
+    monkeypatch.setattr(file_table, "PAGE_FILES", 1000)
+    monkeypatch.setattr(file_table, "_KEPT", 300_000)
+    table = opened(*stored([entry(number, 1) for number in range(20_000)]))
+    seen = [weakref.ref(table.page(number)) for number in range(20)]
+    kept = [page for one in seen if (page := one()) is not None]
+    assert kept and sum(page.nbytes for page in kept) <= 300_000
 
 
 @pytest.mark.slow
