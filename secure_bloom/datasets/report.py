@@ -10,6 +10,7 @@ from secure_bloom.pruning.predicates import Predicate
 from secure_bloom.reading.matching_rows import PageReads
 
 _WIDTH = 100  # characters of the picture
+_MOST_PICTURED = 100_000  # row groups that are skipped together; their number may be a mere claim
 READ, PARTITIONS, STATISTICS, BLOOM_FILTERS, INDEX = range(5)
 _NAMES = ("read", "partitions", "statistics", "bloom_filters", "index")
 _REASONS = ("read", "skipped by partition", "skipped by statistics", "skipped by Bloom filters",
@@ -94,7 +95,7 @@ class ScanReport(Result):
         self.files.add(outcome, files)
         self.row_groups.add(outcome, row_groups)
         self.bytes.add(outcome, size)
-        self._outcomes += bytes([outcome]) * row_groups
+        self._outcomes += bytes([outcome]) * min(row_groups, _MOST_PICTURED)
 
     def add(self, other: ScanReport) -> None:
         """Add what another scan has read and skipped, of other files."""

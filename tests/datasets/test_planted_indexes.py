@@ -14,9 +14,11 @@ import secure_bloom
 from secure_bloom import EncryptionConfiguration, Policy
 from secure_bloom.errors import IndexWarning, SecureBloomError, UnsupportedError
 from secure_bloom.index import Index, column_index, update
+from secure_bloom.index.manifest import Listed
+from secure_bloom.index.table import Table
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.storage import local_listing
-from tests.index.planting import plant
+from tests.index.planting import LOCAL, plant
 
 KMS = InMemoryKms({name: name.encode().ljust(16) for name in ("footer", "pii", "other")})
 SSN, FILES = "00000003", 4
@@ -214,3 +216,13 @@ def test_a_schema_that_is_none_is_a_reason_not_to_use_an_index(tmp_path, schema)
     for way in (by_read_table, by_dataset, by_find):
         with pytest.warns(IndexWarning, match="schema of a file"):
             assert way(tmp_path, {}) == 1
+
+
+def test_the_number_of_row_groups_that_an_index_claims_is_not_allocated(tmp_path):
+    rows = pa.table({"ssn": [SSN]})
+    secure_bloom.write_dataset(rows, tmp_path / "people", plaintext=True)
+    folder = tmp_path / "people"
+    generation = Table(LOCAL, str(folder)).generation()
+    plant(folder, "ssn", None, is_exclusive=True, generation=generation,
+          listed=Listed(1, 2**62, 1, ("",)))
+    assert secure_bloom.find(folder, "ssn", "another").num_rows == 0  # which counts what it skips
