@@ -1,9 +1,8 @@
 """What an erasure costs in the index: one page of a large segment that loses a value.
 
 The segments have random values. The page that has a value is written again, with the part of the
-segment that it is in and the tail. Copying all files of the segment, and merging the segment, which
-is what an erasure did before, are measured on the same disk. All of them sync what they write. The
-part of a segment of 10^9 pairs has a sixty-fourth of it.
+segment that it is in and the tail. Copying all files of the segment, and merging the segment, are
+measured on the same disk. All of them sync what they write. A segment of 10^9 pairs has 64 parts.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ def run(plan: Plan) -> Section:
     """Run the benchmark."""
     comparisons = [_compare(plan, plan.folder / f"{full}", plan.size(full, 40_000))
                    for full in PAIRS]
-    lines = [f"- one value leaves {one.work}: {_middle(one, PATCH)}, {_times(one):.2f} times as "
-             f"long as copying the segment takes (target 3); merging it takes "
-             f"{_middle(one, MERGE)}." for one in comparisons]
+    lines = [f"- removing one value from {one.work}: {_middle(one, PATCH)}, {_times(one):.2f} "
+             f"times the time to copy the segment (target 3); a merge takes {_middle(one, MERGE)}."
+             for one in comparisons]
     return Section("\n".join([table(comparisons), "", *lines]),
                    {"times": [one.to_json() for one in comparisons]})
 

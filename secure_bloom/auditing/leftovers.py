@@ -1,7 +1,7 @@
 """The audit of files that no reader sees, but that writers left or have not published yet.
 
-Readers ignore them, and whoever copies the folder gets them. Only what begins as a Parquet file is
-reported: markers, checksums and logs have names of the same kinds.
+Readers ignore them, but a copy of the folder includes them. Only files that begin as a Parquet file
+are reported, because markers, checksums and logs have similar names.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ def audit_leftovers(filesystem: pa_fs.FileSystem, paths: list[str], result: Audi
     if not _has_secrets(result, policy):
         return []
     reasons = dict(each_file(lambda path: _reason(filesystem, path), paths, files_at_once, None))
-    return [new_finding("leftover", f"readers do not see this file, which a job has left, or not "
-                                    f"published or deleted yet, but {reasons[path]}", _DELETE, path)
+    return [new_finding("leftover", f"readers ignore this file, which a job left behind, or has "
+                                    f"not published or deleted yet, but {reasons[path]}", _DELETE,
+                        path)
             for path in paths if reasons[path] is not None]
 
 

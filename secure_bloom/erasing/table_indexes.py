@@ -44,7 +44,7 @@ class TableIndexes:
     def keys(self) -> dict[str, IndexKey]:
         """Return the keys of the indexes by column, as far as they can be opened.
 
-        This is called before files change: with the keys, it can be told what the files lose.
+        Call it before files change: the keys are needed to record what the files lose.
         """
         found: dict[str, IndexKey] = {}
         with suppress(*_ERRORS):
@@ -57,7 +57,7 @@ class TableIndexes:
         return found
 
     def note(self, changes: Iterable[FileChange | None]) -> None:
-        """Note what the files of a job have lost that has committed; None: that is not known."""
+        """Note what the files have lost, after their job has committed; None: it is not known."""
         known = list(changes)
         self._changes = None if None in known else [one for one in known if one is not None]
 
@@ -83,9 +83,9 @@ class TableIndexes:
             return []
         if left:
             out_of_reach.append(
-                f"{count(left, 'file')} of segments in the indexes of {self._table}, which "
-                "processes are writing, or killed ones have left, and which may have fingerprints "
-                "of these values: when none is running, run secure-bloom index vacuum --grace 0")
+                f"{count(left, 'unpublished file')} of segments in the indexes of {self._table}, "
+                "which may have fingerprints of these values; a process is writing them, or was "
+                "killed: when none is running, run secure-bloom index vacuum --grace 0")
         return columns
 
     def _kms(self) -> Any:

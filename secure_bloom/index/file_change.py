@@ -46,7 +46,7 @@ class FileChange:
     old_footer, new_footer : bytes
         Digests of the stored footers.
     lost : mapping of str to LostPairs
-        By column that has an index. A column for which they cannot be told is missing.
+        By column that has an index. It lacks columns for which they are not known.
     """
 
     old: str
@@ -77,7 +77,7 @@ class FileChange:
             try:
                 lost[column] = LostPairs(key.index_id,
                                          _lost(old, new, column, row_groups, key))
-            except SecureBloomError:  # such a column cannot be indexed, or has a type of its own
+            except SecureBloomError:  # the column cannot be indexed, or its type has changed
                 continue
         return cls(path, new_path, stamp(filesystem, filesystem.get_file_info(path)),
                    old.version, footer_digest(old), footer_digest(new), lost)
@@ -105,7 +105,7 @@ def _lost(old: OpenFile, new: OpenFile, column: str, row_groups: Iterable[int],
 
 def _fingerprints(file: OpenFile, leaf: LeafColumn, key: IndexKey) \
         -> Callable[[int], np.ndarray]:
-    """Return what returns the pairs of a row group, each once."""
+    """Return a function that returns the pairs of a row group, each once."""
     stored = ColumnHashes(file, file.keys)
 
     def read(group: int) -> np.ndarray:

@@ -55,7 +55,8 @@ def patch_index(table: Table, folder: IndexFolder, kms: CachedKms | None,
                 changes: Sequence[FileChange], state: TableState) -> bool:
     """Bring an index up to date after these changes.
 
-    Returns False, and changes nothing, if that takes more than patches of pages.
+    Returns False if patches of pages are not enough, or fail: then the index must be updated, and
+    its segments merged.
     """
     try:
         index = open_column(table.filesystem, table.path, folder.column, kms)

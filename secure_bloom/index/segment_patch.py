@@ -3,9 +3,9 @@
 The new version has the id of the old one, and so its key and the AAD of its modules. What does not
 change is copied as it is stored, or stays where it is if it is in a part that does not change.
 
-Under one id, pages only ever lose pairs, and only such that no file has any more; the files keep
-their places. So whoever mixes modules of several versions, all of which authenticate, gets an index
-that has all pairs of the newest version, or one that cannot be read.
+Under one id, pages only lose pairs that no file has any more, and files keep their places. Modules
+of all versions authenticate. So an attacker who mixes them gets an index that has all pairs of the
+newest version, or one that cannot be read.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _copy(folder: IndexFolder, name: str, first: int, last: int, modules: Module
           target: SegmentFile) -> None:
     """Append bytes of a segment with new modules; the file begins with byte ``first`` of it.
 
-    Raises OSError if it is a link: somebody may have put it there, to what others must not read.
+    Raises OSError if it is a link: an attacker could make it point to a file that must stay secret.
     """
     path, at = folder.segment_path(name), first
     with error_location(file=path, column=folder.column), \

@@ -86,7 +86,7 @@ def test_an_erasure_tells_of_segments_that_an_earlier_one_did_not_publish(tmp_pa
         erase(folder, "ssn", "v1", KMS)
     result = erase(folder, "ssn", "v150", KMS)
     assert result.ok and result.indexes == ["ssn"]
-    assert any("1 file of segments" in one for one in result.out_of_reach)
+    assert any("1 unpublished file of segments" in one for one in result.out_of_reach)
     assert len(Index.open(folder, KMS).vacuum(0)) > 0
     result = erase(folder, "ssn", "v250", KMS)
     assert not any("segments" in one for one in result.out_of_reach)
