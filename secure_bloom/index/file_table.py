@@ -35,6 +35,7 @@ from secure_bloom.storage.cache import Cache
 
 PAGE_FILES = 128  #: of new segments
 MAX_BYTES = 128 * 1024 * 1024  #: of the directory, or of a table without pages, not compressed
+MAX_PAGES = 1 << 20  #: of a table: more than a segment with the most row groups has
 _KEPT = 16 * 1024 * 1024  # bytes of pages that were read; most have some 15 KB
 _TOGETHER = 8 * 1024 * 1024  # stored bytes that are read together
 # Those of different files can hardly be compressed to a tenth, because of the digests; but what
@@ -68,6 +69,8 @@ class FileDirectory(NamedTuple):
             if min(num_files, page_files) < 1:
                 raise ValueError
             num_pages, at = -(-num_files // page_files), _HEADER.size
+            if num_pages > MAX_PAGES:
+                raise ValueError
             groups = np.frombuffer(data, "<i4", num_pages, at).astype(np.int64)
             sizes = np.frombuffer(data, "<i4", num_pages, at + 4 * num_pages).astype(np.int64)
             schemas, at = unpacked(data, at + 8 * num_pages, num_schemas, bytes)

@@ -13,6 +13,7 @@ from secure_bloom.errors import FormatError
 from secure_bloom.index import file_pages, file_table
 from secure_bloom.index.file_pages import FilePage
 from secure_bloom.index.file_table import FileDirectory, FileTable
+from secure_bloom.index.geometry import MAX_ROW_GROUPS
 from tests.index.helpers import entry
 from tests.memory import Peak
 
@@ -158,6 +159,19 @@ def test_many_pages_that_are_nearly_nothing_when_stored_are_refused_early(monkey
     with pytest.raises(FormatError, match="file table"):
         opened(*stored([entry(0, 0).void()] * 100_000)).check()
     assert len(parsed) < 5
+
+
+def test_more_pages_than_a_segment_needs_are_refused():
+    """A few KB may say that there are 16 million, of which readers would make large arrays."""
+    number = file_table.MAX_PAGES
+    for more in (0, 1):
+        data = packed(struct.pack("<iii", number + more, 1, 0) + bytes(8 * (number + more)))
+        if more:
+            with pytest.raises(FormatError, match="file table"):
+                FileDirectory.parse(data)
+        else:
+            assert FileDirectory.parse(data).sizes.size == number
+    assert number * file_table.PAGE_FILES > MAX_ROW_GROUPS
 
 
 def test_pages_are_kept_by_their_sizes(monkeypatch):
