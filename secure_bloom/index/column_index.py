@@ -40,13 +40,15 @@ class Hits(NamedTuple):
     """Where values may be in a segment.
 
     ``values`` are positions of the values that were looked up; files and row groups are numbers,
-    ``parts`` are those of the row groups, see :mod:`.row_ranges`. ``unanswered`` are the positions
-    of values for which the segment cannot answer.
+    ``parts`` are those of the row groups, see :mod:`.row_ranges`. ``paths`` are those of the files;
+    None of entries that cover no file. ``unanswered`` are the positions of values for which the
+    segment cannot answer.
     """
 
     segment: int
     values: np.ndarray
     files: np.ndarray
+    paths: list[str | None]
     row_groups: np.ndarray
     parts: np.ndarray
     unanswered: np.ndarray
@@ -254,9 +256,9 @@ class _Plan(NamedTuple):
         none = np.empty(0, np.uint64)
         probes, groups, ranges = map(np.concatenate, zip(
             (none.astype(np.int64), none, none), *matches, strict=True))
-        files, row_groups, has_ranges = self.segment.files.locate(groups)
+        files, row_groups, has_ranges, paths = self.segment.files.locate(groups)
         parts = parts_of(np.where(has_ranges, ranges, np.uint64(ALL_ROWS)))
-        return Hits(number, self.hashes.numbers[probes], files, row_groups, parts,
+        return Hits(number, self.hashes.numbers[probes], files, paths, row_groups, parts,
                     self.hashes.unknown)
 
 

@@ -43,7 +43,11 @@ class ListedCoverage:
     def path_at(self, place: Place) -> str | None:
         """Return the path of the covered file at a place; None if there is none."""
         path = self._segments[place.segment].files.rows.paths[place.file]
-        return path if self.places.get(path) == place else None
+        return path if self.covers(path, place) else None
+
+    def covers(self, path: str, place: tuple[int, int]) -> bool:
+        """Whether an entry of a segment is that of a covered file."""
+        return self.places.get(path) == place
 
     def some_paths(self, most: int) -> Iterator[str]:
         """Yield the paths of some covered files, chosen at random."""
@@ -75,6 +79,10 @@ class TrustedCoverage:
         """Return the path of the covered file at a place; None if there is none."""
         entry = self._segments[place.segment].files.entry(place.file)
         return None if entry.is_void or entry.path in self._removed else entry.path
+
+    def covers(self, path: str, place: tuple[int, int]) -> bool:
+        """Whether an entry of a segment, which is not void, is that of a covered file."""
+        return path not in self._removed
 
     @cached_property
     def places(self) -> Mapping[str, Place]:

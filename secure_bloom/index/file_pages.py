@@ -146,6 +146,14 @@ class FilePage:
         return list(map(FileEntry._make, zip(*(values[name] for name in FileEntry._fields),
                                              strict=True)))
 
+    @cached_property
+    def covered_paths(self) -> list[str | None]:
+        """The paths; None for entries that cover no file."""
+        sizes = self.columns["size"]
+        return [*self.paths] if sizes.min() >= 0 else [
+            None if size < 0 else path
+            for path, size in zip(self.paths, sizes.tolist(), strict=True)]
+
 
 def are_normal(paths: Iterable[str]) -> bool:
     """Whether paths have no empty, ``.`` or ``..`` components, so that each file has one path."""

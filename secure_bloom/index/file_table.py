@@ -29,6 +29,7 @@ from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.index.file_entry import FileEntry
 from secure_bloom.index.file_pages import FilePage, compressed, decompressed, packed, unpacked
 from secure_bloom.index.geometry import MAX_ROW_GROUPS
+from secure_bloom.index.pages import by_page
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.parquet import row_ranges
 from secure_bloom.storage.cache import Cache
@@ -99,12 +100,14 @@ class FileDirectory(NamedTuple):
 class Located(NamedTuple):
     """Row groups of a segment: numbers of their files, and of row groups in these; int64.
 
-    ``has_ranges`` says for which of them the ranges of the segment are true.
+    ``has_ranges`` says for which of them the ranges of the segment are true. ``paths`` are those of
+    the files; None of entries that cover no file.
     """
 
     files: np.ndarray
     row_groups: np.ndarray
     has_ranges: np.ndarray
+    paths: list[str | None]
 
 
 class _Rows(NamedTuple):
@@ -253,13 +256,16 @@ class FileTable:
         pages = self.pages_of(groups)
         files, within = np.zeros_like(pages), groups.astype(np.int64) - self.first_group[pages]
         has_ranges = np.zeros(pages.size, bool)
-        for number in np.unique(pages).tolist():
-            page, here = self.page(number), np.flatnonzero(pages == number)
+        paths: list[str | None] = [None] * pages.size
+        for number, here in by_page(pages):
+            page = self.page(number)
             found = np.searchsorted(page.first_group, within[here], "right") - 1
             within[here] -= page.first_group[found]
             has_ranges[here] = page.columns["has_ranges"][found] != 0
             files[here] = number * self.directory.page_files + found
-        return Located(files, within, has_ranges)
+            for hit, file in zip(here.tolist(), found.tolist(), strict=True):
+                paths[hit] = page.covered_paths[file]
+        return Located(files, within, has_ranges, paths)
 
     # --- all rows --------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from secure_bloom.index.column_index import ColumnIndex
 from secure_bloom.index.coverage import Coverage, Place
-from secure_bloom.index.lookup import located_places
+from secure_bloom.index.lookup import located
 from secure_bloom.index.planning import FolderIndexes, ListedIndexes, hashes_of
 from secure_bloom.pruning.expressions import Alternatives
 from secure_bloom.pruning.found_rows import FoundRows, both, either
@@ -132,8 +132,8 @@ class KnownTable:
             return None
         found: dict[str, dict[int, int]] = {}
         for one in hits:
-            for _, path, place, group, parts in located_places(self._coverage, one):
-                places[path] = place
+            for _, path, file, group, parts in located(self._coverage, one):
+                places[path] = Place(one.segment, file)
                 of_file = found.setdefault(path, {})
                 of_file[group] = of_file.get(group, 0) | parts
         return dict(found)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from secure_bloom.display import Result, count
 from secure_bloom.index.column_index import ColumnIndex, Hits
-from secure_bloom.index.coverage import Coverage, Place
+from secure_bloom.index.coverage import Coverage
 from secure_bloom.sbbf.probes import is_scalar
 
 
@@ -49,34 +49,37 @@ def look_up(index: ColumnIndex, coverage: Coverage, values: Any) -> Lookup:
     elif not isinstance(values, pa.Array | pa.ChunkedArray):
         values = list(values)  # positions of a Series may have other labels
     found: list[dict[str, list[int]]] = [{} for _ in range(len(values))]
+    several: set[int] = set()  # values that are not in a single row group, as nearly all are
     is_one = len(values) == 1 and is_scalar(values[0])  # which is looked up in less time
     for hits in index.find(values[0] if is_one else values):
-        for value, path, group, _ in located(coverage, hits):
-            found[value].setdefault(path, []).append(group)
+        for value, path, _, group, _ in located(coverage, hits):
+            of_value = found[value]
+            if of_value:
+                several.add(value)
+            of_value.setdefault(path, []).append(group)
         for value in hits.unanswered.tolist():
+            several.add(value)
             found[value].update(all_row_groups(index, coverage, hits.segment))
     for value in _nulls(values):
+        several.add(value)
         for segment in range(len(index.segments)):
             found[value].update(all_row_groups(index, coverage, segment))
-    return Lookup(list(map(_in_order, found)), coverage.uncovered,
+    for value in several:
+        found[value] = _in_order(found[value])
+    return Lookup(found, coverage.uncovered,
                   coverage.num_covered + len(coverage.uncovered))
 
 
-def located(coverage: Coverage, hits: Hits) -> Iterator[tuple[int, str, int, int]]:
-    """Yield hits in covered files: number of the value, path, row group and its parts."""
-    for value, path, _, group, parts in located_places(coverage, hits):
-        yield value, path, group, parts
-
-
-def located_places(coverage: Coverage, hits: Hits) \
-        -> Iterator[tuple[int, str, Place, int, int]]:
-    """Yield the same with the places of the files, behind their paths."""
-    for value, file, group, parts in zip(hits.values.tolist(), hits.files.tolist(),
-                                         hits.row_groups.tolist(), hits.parts.tolist(),
-                                         strict=True):
-        place = Place(hits.segment, file)
-        if (path := coverage.path_at(place)) is not None:
-            yield value, path, place, group, parts
+def located(coverage: Coverage, hits: Hits) -> Iterator[tuple[int, str, int, int, int]]:
+    """Yield hits in covered files: number of the value, path and number of the file, row group
+    and its parts.
+    """
+    covers, segment = coverage.covers, hits.segment
+    for value, path, file, group, parts in zip(
+            hits.values.tolist(), hits.paths, hits.files.tolist(), hits.row_groups.tolist(),
+            hits.parts.tolist(), strict=True):
+        if path is not None and covers(path, (segment, file)):
+            yield value, path, file, group, parts
 
 
 def all_row_groups(index: ColumnIndex, coverage: Coverage, segment: int) \
@@ -88,9 +91,7 @@ def all_row_groups(index: ColumnIndex, coverage: Coverage, segment: int) \
 
 
 def _in_order(found: dict[str, list[int]]) -> dict[str, list[int]]:
-    """Return row groups by path in order, each once. Mostly, there is one."""
-    if len(found) == 1 and len(next(iter(found.values()))) == 1:
-        return found
+    """Return row groups by path in order, each once."""
     return {path: sorted(set(found[path])) for path in sorted(found)}
 
 

@@ -106,3 +106,12 @@ class Page:
         wide = np.zeros((len(narrow), 8), np.uint8)
         wide[:, :narrow.shape[1]] = narrow
         return wide.view("<u8").ravel().astype(np.uint64, copy=False)
+
+
+def by_page(pages: np.ndarray) -> list[tuple[int, np.ndarray]]:
+    """Return each number of a page in an array, in order, with its positions."""
+    if pages.size < 2:  # mostly
+        return [(page, np.zeros(1, np.int64)) for page in pages.tolist()]
+    order = np.argsort(pages, kind="stable")
+    numbers, firsts = np.unique(pages[order], return_index=True)
+    return list(zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True))

@@ -332,7 +332,7 @@ class ListedIndexes:
                 if place.segment in answered}
         with_rows: dict[str, dict[int, int]] = {}
         for one in hits:
-            for _, path, group, parts in \
+            for _, path, _, group, parts in \
                     located(coverage, one) if one.segment in answered else ():
                 of_file = with_rows.setdefault(path, {})
                 of_file[group] = of_file.get(group, 0) | parts

@@ -36,7 +36,7 @@ from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.index.file_pages import MAX_FILE_PAGE
 from secure_bloom.index.file_table import FileDirectory, FileTable, Location
 from secure_bloom.index.geometry import MAX_GROUP_BITS, Geometry, pack
-from secure_bloom.index.pages import Page, encode
+from secure_bloom.index.pages import Page, by_page, encode
 from secure_bloom.index.sealing import MAGIC, SBX2, ModuleType, Sealer
 from secure_bloom.sbbf.column_type import PHYSICAL_TYPES, ColumnType
 from secure_bloom.storage.small_files import parse_json
@@ -215,16 +215,8 @@ class Segment:
 
     def reads(self, fingerprints: np.ndarray) -> list[PageRead]:
         """Return which pages to read to look up fingerprints."""
-        if not fingerprints.size:
-            return []
-        pages = self.geometry.place(fingerprints)[0].astype(np.int64)
-        if pages.size == 1:
-            page = int(pages[0])
-            return [PageRead(page, *self.place_of_page(page), np.zeros(1, np.int64))]
-        order = np.argsort(pages, kind="stable")
-        numbers, firsts = np.unique(pages[order], return_index=True)
-        return [PageRead(page, *self.place_of_page(page), probes) for page, probes in
-                zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True)]
+        return [PageRead(page, *self.place_of_page(page), probes)
+                for page, probes in by_page(self.geometry.place(fingerprints)[0])]
 
     def find(self, fingerprints: np.ndarray, read: PageRead, module: bytes) -> Match:
         """Look up fingerprints in a page that was read."""

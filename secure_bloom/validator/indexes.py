@@ -43,7 +43,8 @@ def _answered(index: ColumnIndex, listing: dict[str, Stamp], hashes: np.ndarray)
     found: set[tuple[int, str, int, int]] = set()
     probes = ValueHashes(hashes, np.arange(hashes.size), np.empty(0, np.int64))
     for hits in index.find_hashes(lambda _: probes):
-        found.update(located(coverage, hits))
+        found.update((value, path, group, parts)
+                     for value, path, _, group, parts in located(coverage, hits))
     return "answered", {"found": [_text(*one) for one in sorted(found)],
                         "uncovered": sorted(coverage.uncovered)}
 

@@ -50,9 +50,10 @@ def test_entries_are_stored_with_each_schema_once():
 
 def test_row_groups_are_numbered_through_the_files():
     table = FileTable.of([entry(0, 2), entry(1, 0), entry(2, 3)._replace(has_ranges=False)])
-    files, groups, has_ranges = table.locate(np.arange(5, dtype=np.uint64))
+    files, groups, has_ranges, paths = table.locate(np.arange(5, dtype=np.uint64))
     assert (files.tolist(), groups.tolist()) == ([0, 0, 2, 2, 2], [0, 1, 0, 1, 2])
     assert has_ranges.tolist() == [True, True, False, False, False]
+    assert paths == [entry(file, 0).path for file in files]
     with pytest.raises(FormatError, match="row group"):
         table.locate(np.array([5], np.uint64))
 
@@ -70,6 +71,7 @@ def test_only_the_pages_of_the_row_groups_are_read(monkeypatch):
         found = table.locate(np.array(some, np.uint64))
         assert list(zip(found.files.tolist(), found.row_groups.tolist(), strict=True)) \
             == [groups[one] for one in some]
+        assert found.paths == [entries[file].path for file in found.files]
         assert set(read) <= {groups[one][0] // 7 for one in some}
     assert [table.first_group_of(number) for number in range(500)] \
         == [sum(one % 4 for one in range(number)) for number in range(500)]
