@@ -53,7 +53,7 @@ def test_row_groups_are_numbered_through_the_files():
     files, groups, has_ranges, paths = table.locate(np.arange(5, dtype=np.uint64))
     assert (files.tolist(), groups.tolist()) == ([0, 0, 2, 2, 2], [0, 1, 0, 1, 2])
     assert has_ranges.tolist() == [True, True, False, False, False]
-    assert paths == [entry(file, 0).path for file in files]
+    assert paths == [entry(file, 0).path for file in files.tolist()]
     with pytest.raises(FormatError, match="row group"):
         table.locate(np.array([5], np.uint64))
 
