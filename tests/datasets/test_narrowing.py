@@ -1,7 +1,6 @@
 """Tables of which an index knows all files: lookups list none, and answer as without an index."""
 
 import random
-import shutil
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,25 +25,29 @@ def write(folder, first=0, **options):
                                bloom_filters=["ssn"], max_rows_per_file=9, mode="append", **options)
 
 
-@pytest.fixture(params=[(), ("day",)], ids=["flat", "partitioned"])
-def lake(request, tmp_path, monkeypatch):
-    """A table of two writes, in some 90 files."""
-    monkeypatch.setattr(file_table, "PAGE_FILES", 5)
-    folder = tmp_path / "lake"
-    write(folder, partition_by=request.param)
-    build(folder, "ssn", KMS, exclusive=True)
-    write(folder, ROWS, partition_by=request.param)
-    Index.open(folder, KMS).update()
+def make(folder, partition_by, exclusive=True):
+    """Make a table of two writes, in some 90 files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(file_table, "PAGE_FILES", 5)
+        write(folder, partition_by=partition_by)
+        build(folder, "ssn", KMS, exclusive=exclusive)
+        write(folder, ROWS, partition_by=partition_by)
+        Index.open(folder, KMS).update()
     return folder
 
 
-@pytest.fixture(params=[True, False], ids=["exclusive", "listed"])
-def each_lake(request, lake):
-    """The same table, also without the promise that only our jobs write to it."""
-    if not request.param:
-        shutil.rmtree(lake / "_index")
-        build(lake, "ssn", KMS)
-    return lake
+@pytest.fixture(scope="module", params=[(), ("day",)], ids=["flat", "partitioned"])
+def lake(request, tmp_path_factory):
+    """A table that only our jobs write to, which tests do not change."""
+    return make(tmp_path_factory.mktemp("exclusive") / "lake", request.param)
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["exclusive", "listed"])
+def each_lake(request, lake, tmp_path_factory):
+    """The same table, also without this promise."""
+    return lake if request.param else make(
+        tmp_path_factory.mktemp("listed") / "lake", ("day",) if [*lake.glob("day=*")] else (),
+        exclusive=False)
 
 
 @pytest.fixture
@@ -56,9 +59,8 @@ def listings(monkeypatch):
     return found
 
 
-def conditions(seed):
-    rng = random.Random(seed)
-    print("seed", seed)
+def conditions():
+    rng = random.Random(1)
     for _ in range(4):
         some = [f"s{rng.randrange(-5, 2 * ROWS)}" for _ in range(rng.choice([1, 1, 2, 30]))]
         yield [("ssn", "in", some), ("twice", "<", rng.randrange(ROWS))]
@@ -70,7 +72,7 @@ def conditions(seed):
 def test_answers_are_those_without_an_index_and_nothing_is_listed(each_lake, listings, request):
     is_exclusive = "exclusive" in request.node.callspec.id
     lake = each_lake
-    for condition in conditions(1):
+    for condition in conditions():
         listings.clear()
         found = secure_bloom.read_table(lake, KMS, filters=condition, index="require")
         assert len(listings) == (0 if is_exclusive else 1)
@@ -107,8 +109,10 @@ def test_errors_are_those_without_an_index(lake):
                                     index=index)
 
 
-def test_a_write_makes_the_table_listed_until_the_next_update(lake, listings):
-    write(lake, 2 * ROWS, partition_by=("day",) if list(lake.glob("day=*")) else ())
+@pytest.mark.parametrize("partition_by", [(), ("day",)], ids=["flat", "partitioned"])
+def test_a_write_makes_the_table_listed_until_the_next_update(tmp_path, partition_by, listings):
+    lake = make(tmp_path / "lake", partition_by)
+    write(lake, 2 * ROWS, partition_by=partition_by)
     new = [("ssn", "==", f"s{2 * ROWS + 1}")]
     assert secure_bloom.read_table(lake, KMS, filters=new, index="require").num_rows == 1
     assert listings
@@ -123,6 +127,7 @@ def test_few_pages_of_files_are_read(lake, monkeypatch):
     read, original = [], file_table._parsed
     monkeypatch.setattr(file_table, "_parsed", lambda directory, number, content: read.append(
         number) or original(directory, number, content))
+    column_index._opened.clear()  # which keeps pages
     Index.open(lake, KMS).lookup("ssn", "s1")  # compares some files with the index
     read.clear()
     found = secure_bloom.read_table(lake, KMS, filters=[("ssn", "==", f"s{ROWS + 1}")],
@@ -130,18 +135,20 @@ def test_few_pages_of_files_are_read(lake, monkeypatch):
     assert found.num_rows == 1 and len(read) <= 1
 
 
-def test_a_damaged_page_of_files_is_a_reason_to_read_without_the_index(each_lake):
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_a_damaged_page_of_files_is_a_reason_to_read_without_the_index(tmp_path, exclusive):
     """These pages are read when they are needed, and not when the index is opened."""
-    index = Index.open(each_lake, KMS).column("ssn")
+    lake = make(tmp_path / "lake", (), exclusive)
+    index = Index.open(lake, KMS).column("ssn")
     for segment in index.segments:
-        path = each_lake / "_index" / "ssn" / segment.info.name
+        path = lake / "_index" / "ssn" / segment.info.name
         content = bytearray(path.read_bytes())
         for at in segment.file_bounds[:-1].tolist():
             content[at + 20] ^= 1
         path.write_bytes(content)
     reads = [lambda **options: secure_bloom.read_table(
-                 each_lake, KMS, filters=[("ssn", "==", "s1")], **options),
-             lambda **options: secure_bloom.find(each_lake, "ssn", "s1", KMS, **options)]
+                 lake, KMS, filters=[("ssn", "==", "s1")], **options),
+             lambda **options: secure_bloom.find(lake, "ssn", "s1", KMS, **options)]
     for read in reads:
         column_index._opened.clear()
         with pytest.warns(IndexWarning, match="is not used"):
