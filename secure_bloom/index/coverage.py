@@ -12,6 +12,8 @@ from typing import NamedTuple, TypeAlias
 from secure_bloom.index.segment import Segment
 from secure_bloom.index.stamps import Stamp
 
+_DRAWS = 3  # entries that are looked at for each file wanted, before all are read
+
 
 class Place(NamedTuple):
     """Where a file is in an index: numbers of the segment, and of the file in it."""
@@ -93,12 +95,17 @@ class TrustedCoverage:
     def some_paths(self, most: int) -> Iterator[str]:
         """Yield the paths of some covered files, chosen at random."""
         ends = list(accumulate(len(segment.files) for segment in self._segments))
-        total = ends[-1] if ends else 0
-        for number in SystemRandom().sample(range(total), min(most, total)):
+        total, found = ends[-1] if ends else 0, 0
+        for number in SystemRandom().sample(range(total), min(_DRAWS * most, total)):
             segment = bisect_right(ends, number)
             file = number - (ends[segment - 1] if segment else 0)
             if (path := self.path_at(Place(segment, file))) is not None:
+                found += 1
                 yield path
+            if found == most:
+                return
+        if total > _DRAWS * most:  # nearly all entries are of files that are gone
+            yield from SystemRandom().sample(list(self.places), min(most - found, len(self.places)))
 
 
 Coverage: TypeAlias = ListedCoverage | TrustedCoverage

@@ -86,15 +86,19 @@ def check_sample(index: ColumnIndex, coverage: Coverage, kms: CachedKms | NoKeys
         If a file has the column under another master key, or encrypts it although the index has no
         encryption; or if none of the files can be opened to see that they do not.
     """
-    if index.is_checked or not coverage.num_covered:
+    if index.is_checked:
         return
-    can_be_opened, agreeing = False, 0
-    for path in coverage.some_paths(_TRIES):
+    is_any = can_be_opened = False
+    agreeing = 0
+    for path in coverage.some_paths(_TRIES):  # their number may be a mere claim
+        is_any = True
         if agreeing == _SAMPLE:
             break
         has_values = _has_values(index, path, kms)
         can_be_opened |= has_values is not None
         agreeing += bool(has_values)
+    if not is_any:
+        return
     if not can_be_opened and index.manifest.material is None:
         raise UnsupportedError("the index has no encryption, and none of the files can be opened "
                                "to see that they do not encrypt the column",

@@ -13,7 +13,7 @@ import pytest
 import secure_bloom
 from secure_bloom import EncryptionConfiguration, Policy
 from secure_bloom.errors import IndexWarning, SecureBloomError, UnsupportedError
-from secure_bloom.index import Index, column_index, update
+from secure_bloom.index import Index, build, column_index, update
 from secure_bloom.index.manifest import Listed
 from secure_bloom.index.table import Table
 from secure_bloom.keys import InMemoryKms
@@ -226,3 +226,26 @@ def test_the_number_of_row_groups_that_an_index_claims_is_not_allocated(tmp_path
     plant(folder, "ssn", None, is_exclusive=True, generation=generation,
           listed=Listed(1, 2**62, 1, ("",)))
     assert secure_bloom.find(folder, "ssn", "another").num_rows == 0  # which counts what it skips
+
+
+def test_an_index_that_claims_to_cover_no_file_is_compared_with_those_that_it_does(people):
+    (people / "_staging").mkdir()
+    (people / "_staging" / "generation").write_bytes(b"1")
+    plant(people, "ssn", KMS, "other", is_exclusive=True, listed=Listed(0, 0, 0, ("",)),
+          generation=Table(LOCAL, str(people)).generation())
+    with pytest.warns(IndexWarning, match="another master key"):
+        found = Index.open(people, KMS).lookup("ssn", SSN)
+    assert len(found.uncovered) == FILES
+
+
+def test_files_are_chosen_of_those_that_are_there(tmp_path):
+    """Where nearly all entries of an exclusive index are of files that were overwritten."""
+    folder = tmp_path / "people"
+    for mode, number in (("append", 300), ("overwrite", 1)):
+        secure_bloom.write_dataset(pa.table({"ssn": list(map(str, range(number)))}), folder,
+                                   plaintext=True, max_rows_per_file=1, mode=mode)
+        build(folder, "ssn", encryption=None, exclusive=True)
+    for _ in range(8):
+        column_index._opened.clear()
+        found = secure_bloom.read_table(folder, filters=[("ssn", "=", "0")], index="require")
+        assert found.num_rows == 1
