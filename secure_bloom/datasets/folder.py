@@ -17,7 +17,7 @@ from secure_bloom.datasets.opening import open_files
 from secure_bloom.datasets.scanner import Scanner
 from secure_bloom.datasets.schemas import common_schema
 from secure_bloom.datasets.selection import Selection, select_files
-from secure_bloom.datasets.sources import Files, Narrow
+from secure_bloom.datasets.sources import Files, IndexRequest
 from secure_bloom.errors import error_location
 from secure_bloom.keys.retrieval import OpenKeys
 from secure_bloom.policy.requirement import Requirement
@@ -36,8 +36,7 @@ _OPEN_FILES = 64  # that stay open from the first look until their rows are read
 class FindFiles(Protocol):
     """Finds files, as :func:`.find_files` does for a source that it knows."""
 
-    def __call__(self, *, keys: OpenKeys, index: IndexUse, opens_all: bool,
-                 narrow: Narrow | None) -> Files: ...
+    def __call__(self, *, request: IndexRequest) -> Files: ...
 
 
 def read_files(find: FindFiles, name: str | None, keys: OpenKeys, columns: list[str] | None,
@@ -57,7 +56,7 @@ def _read(find: FindFiles, keys: OpenKeys, columns: list[str] | None, condition:
           requirement: Requirement | None, on_missing_key: OnMissingKey,
           index: IndexUse) -> pa.Table:
     narrow = None if condition is None else partial(_narrowed, condition)
-    found = find(keys=keys, index=index, opens_all=requirement is not None, narrow=narrow)
+    found = find(request=IndexRequest(keys, index, requirement is not None, narrow))
     schema, selection = None, None
     schemas = None if requirement is not None or found.known is None \
         else found.known.schemas(found.paths)

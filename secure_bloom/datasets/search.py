@@ -29,7 +29,7 @@ from secure_bloom.datasets.report import INDEX, ScanReport, describe
 from secure_bloom.datasets.scan import Scan, inspected
 from secure_bloom.datasets.schemas import common_schema
 from secure_bloom.datasets.selection import Selection
-from secure_bloom.datasets.sources import DatasetSource, Files, find_files
+from secure_bloom.datasets.sources import DatasetSource, Files, IndexRequest, find_files
 from secure_bloom.display import count, without_credentials
 from secure_bloom.errors import (
     ColumnError,
@@ -115,10 +115,9 @@ class Search:
         requirement = reading_requirement(require_encryption, policy, in_transition=True)
         opens_all |= requirement is not None
         keys = open_keys(keys, remember_denials=is_masking(on_missing_key))
-        found = find_files(source, filesystem, all_files=all_files, keys=keys,
-                           index=index_use(index, on_missing_key), opens_all=opens_all,
-                           narrow=None if values_for is None
-                           else partial(self._narrowed, values_for))
+        found = find_files(source, filesystem, all_files=all_files, request=IndexRequest(
+            keys, index_use(index, on_missing_key), opens_all,
+            None if values_for is None else partial(self._narrowed, values_for)))
         checks = FolderChecks(requirement, found.partition_schema.names)
         self.access = FileAccess.new(found.filesystem, found.keys or keys, checks,
                                      with_source=True, on_missing_key=on_missing_key,

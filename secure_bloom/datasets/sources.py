@@ -62,6 +62,31 @@ class Narrowed(NamedTuple):
 Narrow: TypeAlias = "Callable[[FolderIndexes | ListedIndexes], Files | None]"
 
 
+class IndexRequest(NamedTuple):
+    """Which indexes a reader uses, and for what.
+
+    ``keys`` open the indexes, and the manifests of an encrypted Iceberg table. ``opens_all``: the
+    reader opens all files at once, so that no index needs to be compared with a few of them. With
+    ``narrow``, only some files of a folder may be returned.
+    """
+
+    keys: OpenKeys = NO_KEYS
+    use: IndexUse = "off"
+    opens_all: bool = False
+    narrow: Narrow | None = None
+
+    def find(self, filesystem: pa_fs.FileSystem, folder: str,
+             files: Sequence[str] | None = None) -> FolderIndexes | None:
+        """Return the indexes of the table that has a folder, or some files in it."""
+        if self.use == "off":
+            return None
+        from secure_bloom.index.planning import FolderIndexes  # which files do not need
+        return FolderIndexes.find(filesystem, folder, self.keys, self.use, files, self.opens_all)
+
+
+NO_INDEX = IndexRequest()
+
+
 class Files(NamedTuple):
     """The files of a data set, in one filesystem.
 
@@ -88,17 +113,11 @@ class Files(NamedTuple):
 
 
 def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
-               all_files: bool = False, keys: OpenKeys = NO_KEYS, index: IndexUse = "off",
-               opens_all: bool = False, narrow: Narrow | None = None) -> Files:
+               all_files: bool = False, request: IndexRequest = NO_INDEX) -> Files:
     """Find the files of a data set.
 
     A folder has the columns of all ``name=value`` folders below it; otherwise the columns are
     those of the ``name=value`` folders directly above each file.
-
-    ``keys`` open the indexes of the table that has the files, if ``index`` asks for them, and the
-    manifests of an encrypted Iceberg table. ``opens_all``: the caller opens all files at once, so
-    that no index needs to be compared with a few of them. With ``narrow``, only some files of a
-    folder may be returned.
 
     Raises
     ------
@@ -108,19 +127,19 @@ def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
         If a folder belongs to a table whose log determines its files; or if an index is required
         for a single file.
     """
-    found = _found(source, filesystem, all_files, keys, index, opens_all, narrow)
-    if index == "require" and found.listed is None:
+    found = _found(source, filesystem, all_files, request)
+    if request.use == "require" and found.listed is None:
         raise UnsupportedError('index is "require", but a single file has no index',
                                file=found.name)
     return found
 
 
 def _found(source: DatasetSource, filesystem: pa_fs.FileSystem | None, all_files: bool,
-           keys: OpenKeys, index: IndexUse, opens_all: bool, narrow: Narrow | None) -> Files:
+           request: IndexRequest) -> Files:
     if is_path(source):
-        return _of_path(source, filesystem, all_files, keys, index, opens_all, narrow)
+        return _of_path(source, filesystem, all_files, request)
     live = LiveFiles(_checked(source)) if isinstance(source, list | tuple) \
-        else _live_files(source, keys, filesystem)
+        else _live_files(source, request.keys, filesystem)
     locations = [resolve(one, filesystem) for one in live.paths]
     if not locations:
         raise FileNotFoundError("the list of files is empty")
@@ -128,37 +147,31 @@ def _found(source: DatasetSource, filesystem: pa_fs.FileSystem | None, all_files
     if any(not other.equals(found) for other, _ in locations):
         raise UnsupportedError("all files must be in the same filesystem")
     paths = [path for _, one in locations for path in _expanded(found, one, all_files)]
-    files = _of_files(f"{len(paths)} files", found, list(dict.fromkeys(paths)), keys, index,
-                      opens_all)
+    files = _of_files(f"{len(paths)} files", found, list(dict.fromkeys(paths)), request)
     return files._replace(named=frozenset(path for _, path in locations), keys=live.keys)
 
 
-def _of_path(source: FilePath, filesystem: pa_fs.FileSystem | None, all_files: bool, keys: OpenKeys,
-             index: IndexUse, opens_all: bool, narrow: Narrow | None) -> Files:
+def _of_path(source: FilePath, filesystem: pa_fs.FileSystem | None, all_files: bool,
+             request: IndexRequest) -> Files:
     filesystem, path = resolve(source, filesystem)
     path = path.rstrip("/") or path
     kind = filesystem.get_file_info(path).type
     if kind == pa_fs.FileType.Directory:
-        return files_of_folder(filesystem, path, all_files, keys=keys, index=index,
-                               opens_all=opens_all, narrow=narrow)
+        return files_of_folder(filesystem, path, all_files, request=request)
     if not is_pattern(path, kind):
         # A missing file is an error when it is opened.
         return Files(path, filesystem, [path], pa.schema([]), [None], named=frozenset([path]))
-    return _of_files(path, filesystem, _expanded(filesystem, path, all_files), keys, index,
-                     opens_all)
+    return _of_files(path, filesystem, _expanded(filesystem, path, all_files), request)
 
 
-def _of_files(name: str, filesystem: pa_fs.FileSystem, paths: list[str], keys: OpenKeys,
-              index: IndexUse, opens_all: bool) -> Files:
+def _of_files(name: str, filesystem: pa_fs.FileSystem, paths: list[str],
+              request: IndexRequest) -> Files:
     """Return some files, with the indexes of the table that has all of them."""
     found = _with_partitions(name, filesystem, paths, None)
-    if index == "off":
-        return found
-    from secure_bloom.index.planning import FolderIndexes
     folder = posixpath.commonpath([posixpath.dirname(path).strip("/") for path in paths])
     if paths[0].startswith("/"):
         folder = f"/{folder}"
-    indexes = FolderIndexes.find(filesystem, folder, keys, index, paths, opens_all)
+    indexes = request.find(filesystem, folder, paths)
     return found if indexes is None else found._replace(listed=indexes.listed())
 
 
@@ -176,13 +189,10 @@ def _in_folder(filesystem: pa_fs.FileSystem, folder: str, all_files: bool) -> li
     return _not_empty(data_files(filesystem, folder, _check(filesystem, folder, all_files)), folder)
 
 
-def files_of_folder(filesystem: pa_fs.FileSystem, folder: str, all_files: bool, *, keys: OpenKeys,
-                    index: IndexUse, opens_all: bool, narrow: Narrow | None = None) -> Files:
+def files_of_folder(filesystem: pa_fs.FileSystem, folder: str, all_files: bool, *,
+                    request: IndexRequest) -> Files:
     """Find the files of a folder, as :func:`find_files` does."""
-    indexes = None
-    if index != "off":
-        from secure_bloom.index.planning import FolderIndexes  # which files do not need
-        indexes = FolderIndexes.find(filesystem, folder, keys, index, opens_all=opens_all)
+    indexes, narrow = request.find(filesystem, folder), request.narrow
     if indexes is None:
         return _with_partitions(folder, filesystem, _in_folder(filesystem, folder, all_files),
                                 folder)
