@@ -109,12 +109,18 @@ class ModuleCipher:
         """
         sealed = _sealed(module)
         plaintext = pa.allocate_buffer(len(module) - OVERHEAD)
+        self._decrypt_into(sealed, aad, memoryview(plaintext).cast("B"))
+        return plaintext
+
+    def decrypt_into(self, module: Bytes, aad: bytes, target: memoryview) -> None:
+        """Decrypt as :meth:`decrypt`, into memory of the caller: OVERHEAD bytes fewer."""
+        self._decrypt_into(_sealed(module), aad, target)
+
+    def _decrypt_into(self, sealed: memoryview, aad: bytes, target: memoryview) -> None:
         try:
-            self._aes.decrypt_into(sealed[:NONCE_SIZE], sealed[NONCE_SIZE:], aad,
-                                   memoryview(plaintext).cast("B"))
+            self._aes.decrypt_into(sealed[:NONCE_SIZE], sealed[NONCE_SIZE:], aad, target)
         except InvalidTag:
             raise AuthenticationError(_NOT_AUTHENTIC) from None
-        return plaintext
 
     def sign(self, footer: bytes, aad: bytes) -> bytes:
         """Return the nonce and tag (28 bytes) that sign a plaintext footer.

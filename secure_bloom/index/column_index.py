@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
-from itertools import repeat
+from itertools import groupby, islice, repeat
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from secure_bloom.index.file_entry import FileEntry
 from secure_bloom.index.file_table import parsed_schema
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest, StoredManifest
-from secure_bloom.index.segment import Match, PageRead, Segment, SegmentInfo
+from secure_bloom.index.segment import READ_TOGETHER, Match, PageRead, Segment, SegmentInfo
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys.cache import LIFETIME, CachedKms
 from secure_bloom.parquet.row_ranges import ALL_ROWS, parts_of
@@ -30,7 +31,8 @@ from secure_bloom.storage.cache import Cache
 
 _Result = TypeVar("_Result")
 
-_CHUNK_BYTES = 32 * 1024 * 1024  # of pages that are in memory together
+# Bytes of pages that are in memory together: few, for the cache of the CPU; or many requests
+_CHUNK_BYTES, _STORE_CHUNK_BYTES = READ_TOGETHER, 32 * READ_TOGETHER
 
 #: hashes values for a column type
 HashValues = Callable[[ColumnType], ValueHashes]
@@ -194,15 +196,14 @@ class ColumnIndex:
         plans = [_Plan.of(segment, self.manifest, hash_values) for segment in self.segments]
         found: list[list[Match]] = [[] for _ in plans]
         with self.folder.pool() as pool:
-            for chunk in _chunks(plans):
-                reads = (partial(self._read, plans[number].segment, read)
-                         for number, read in chunk)
-                modules = [read() for read in reads] if pool is None \
-                    else list(pool.map(lambda read: read(), reads))
-                for (number, read), module in zip(chunk, modules, strict=True):
-                    plan = plans[number]
+            for chunk in _chunks(plans, _CHUNK_BYTES if pool is None else _STORE_CHUNK_BYTES):
+                requests = [(plans[number].segment, read) for number, read in chunk]
+                modules = iter(list((map if pool is None else pool.map)(self._read, requests)))
+                for number, of_plan in groupby(chunk, itemgetter(0)):
+                    plan, reads = plans[number], [read for _, read in of_plan]
                     with self._location(plan.segment.info):
-                        found[number].append(plan.segment.find(plan.fingerprints, read, module))
+                        found[number].append(plan.segment.find(
+                            plan.fingerprints, reads, list(islice(modules, len(reads)))))
             if pool is not None:
                 self._read_files_of(found, pool)
         return [plan.hits(number, matches)
@@ -216,9 +217,10 @@ class ColumnIndex:
             for _ in pool.map(segment.files.page, wanted):  # which keeps them
                 pass
 
-    def _read(self, segment: Segment, read: PageRead) -> bytes:
+    def _read(self, request: tuple[Segment, PageRead]) -> bytes:
+        segment, read = request
         with self._location(segment.info):
-            return segment.read_page(read)
+            return segment.read_pages(read)
 
     def _open(self, info: SegmentInfo) -> Segment:
         # Not a method: an open segment may be used by later versions, and must not keep this one.
@@ -262,15 +264,15 @@ class _Plan(NamedTuple):
                     self.hashes.unknown)
 
 
-def _chunks(plans: list[_Plan]) -> Iterator[list[tuple[int, PageRead]]]:
-    """Yield some reads at a time, with the numbers of their plans."""
+def _chunks(plans: list[_Plan], most: int) -> Iterator[list[tuple[int, PageRead]]]:
+    """Yield reads of about so many bytes at a time, with the numbers of their plans."""
     chunk: list[tuple[int, PageRead]] = []
     size = 0
     for number, plan in enumerate(plans):
         for read in plan.reads:
             chunk.append((number, read))
             size += read.size
-            if size >= _CHUNK_BYTES:
+            if size >= most:
                 yield chunk
                 chunk, size = [], 0
     if chunk:

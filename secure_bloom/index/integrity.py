@@ -181,7 +181,7 @@ class ColumnVerification:
         fingerprints = index.manifest.key.fingerprints(hashes)
         found = np.zeros(hashes.size, bool)
         for read in segment.reads(fingerprints):
-            match = segment.find(fingerprints, read, segment.read_page(read))
+            match = segment.find(fingerprints, [read], [segment.read_pages(read)])
             is_here = match.groups == group
             if has_ranges:
                 is_here &= parts_of(match.ranges) & parts == parts

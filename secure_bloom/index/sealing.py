@@ -136,5 +136,10 @@ class Sealer:
         """
         return self._cipher.decrypt_buffer(module, self._aad(kind, ordinal))
 
+    def open_into(self, module: Bytes, target: memoryview, kind: ModuleType,
+                  ordinal: int = 0) -> None:
+        """Open a module as :meth:`open`, into memory of the caller."""
+        self._cipher.decrypt_into(module, self._aad(kind, ordinal), target)
+
     def _aad(self, kind: ModuleType, ordinal: int) -> bytes:
         return self._prefix + struct.pack("<BQ", kind, ordinal)

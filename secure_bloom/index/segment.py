@@ -23,9 +23,10 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,7 +37,7 @@ from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.index.file_pages import MAX_FILE_PAGE
 from secure_bloom.index.file_table import FileDirectory, FileTable, Location
 from secure_bloom.index.geometry import MAX_GROUP_BITS, Geometry, pack
-from secure_bloom.index.pages import Page, by_page, encode
+from secure_bloom.index.pages import SPARE, Page, Pages, encode
 from secure_bloom.index.sealing import MAGIC, SBX2, ModuleType, Sealer
 from secure_bloom.sbbf.column_type import PHYSICAL_TYPES, ColumnType
 from secure_bloom.storage.small_files import parse_json
@@ -44,6 +45,7 @@ from secure_bloom.storage.small_files import parse_json
 DIRECTORY_PART = 1 << 16  #: pages of a part of the directory
 MAX_PAGE = 64 * 1024 * 1024  #: bytes of a sealed page
 MAX_STORED_FILE_PAGE = 2 * MAX_FILE_PAGE  #: of a sealed page of files
+READ_TOGETHER = 1024 * 1024  #: bytes of successive pages
 _MAX_TAIL = 160 * 1024 * 1024  # bytes; its largest part is the file table
 SUFFIX = ".seg"
 PART_SUFFIX = ".part"
@@ -138,12 +140,25 @@ class Match(NamedTuple):
 
 
 class PageRead(NamedTuple):
-    """A page to read, and which fingerprints to look up in it."""
+    """Successive pages to read together, and which fingerprints to look up in them.
+
+    ``page`` is the number of the first one. ``bounds`` are the offsets of the pages, and the end of
+    the last one; int64.
+    """
 
     page: int
-    offset: int
-    size: int
+    bounds: np.ndarray
     probes: np.ndarray
+
+    @property
+    def offset(self) -> int:
+        """Where the first page begins."""
+        return int(self.bounds[0])
+
+    @property
+    def size(self) -> int:
+        """Bytes of all pages."""
+        return int(self.bounds[-1] - self.bounds[0])
 
 
 class Segment:
@@ -214,20 +229,62 @@ class Segment:
         return FileTable.stored(directory, read, self._location)
 
     def reads(self, fingerprints: np.ndarray) -> list[PageRead]:
-        """Return which pages to read to look up fingerprints."""
-        return [PageRead(page, *self.place_of_page(page), probes)
-                for page, probes in by_page(self.geometry.place(fingerprints)[0])]
+        """Return which pages to read to look up fingerprints, in order."""
+        if not fingerprints.size:
+            return []
+        pages = self.geometry.place(fingerprints)[0].astype(np.int64)
+        if pages.size == 1:
+            start, size = self.place_of_page(int(pages[0]))
+            return [PageRead(int(pages[0]), np.array([start, start + size]), np.zeros(1, np.int64))]
+        order = np.argsort(pages, kind="stable")
+        numbers, firsts = np.unique(pages[order], return_index=True)
+        starts, ends = self._places_of_pages(numbers)
+        before = np.cumsum(ends - starts) - (ends - starts)
+        is_first = np.append(True, (np.diff(numbers) != 1) | (starts[1:] != ends[:-1])
+                             | (np.diff(before // READ_TOGETHER) != 0))
+        runs = np.append(np.flatnonzero(is_first), numbers.size)
+        firsts = np.append(firsts, order.size)
+        return [PageRead(int(numbers[run]), np.append(starts[run:end], ends[end - 1]),
+                         order[firsts[run]:firsts[end]])
+                for run, end in pairwise(runs.tolist())]
 
-    def find(self, fingerprints: np.ndarray, read: PageRead, module: bytes) -> Match:
-        """Look up fingerprints in a page that was read."""
-        page = Page(self._open(module, ModuleType.PAGE, read.page), self.geometry.layout)
-        _, buckets, remainders = self.geometry.place(fingerprints[read.probes])
-        found, places = page.find(buckets, remainders, self.geometry.place_bits)
-        return Match(read.probes[found], *self.geometry.groups_and_ranges(places))
-
-    def read_page(self, read: PageRead) -> bytes:
-        """Read a sealed page."""
+    def read_pages(self, read: PageRead) -> bytes:
+        """Read sealed pages."""
         return self._read_at(read.offset, read.size)
+
+    def find(self, fingerprints: np.ndarray, reads: Sequence[PageRead],
+             modules: Sequence[bytes]) -> Match:
+        """Look up fingerprints in pages that were read; the arguments are in the order of pages."""
+        if len(reads) == 1 and reads[0].probes.size == 1:
+            return self._find_one(fingerprints, reads[0], modules[0])
+        probes = np.concatenate([read.probes for read in reads])
+        numbers = np.concatenate([np.arange(read.page, read.page + read.bounds.size - 1)
+                                  for read in reads])
+        pages, buckets, remainders = self.geometry.place(fingerprints[probes])
+        found, places = self._opened_pages(reads, modules).find(
+            np.searchsorted(numbers, pages.astype(np.int64)), buckets, remainders,
+            self.geometry.place_bits)
+        return Match(probes[found], *self.geometry.groups_and_ranges(places))
+
+    def _find_one(self, fingerprints: np.ndarray, read: PageRead, module: bytes) -> Match:
+        page = Page(self._open(module, ModuleType.PAGE, read.page), self.geometry.layout)
+        _, [bucket], [remainder] = self.geometry.place(fingerprints[read.probes])
+        found = page.find(int(bucket), int(remainder), self.geometry.place_bits)
+        probes = np.repeat(read.probes, found.size)
+        return Match(probes, *self.geometry.groups_and_ranges(found))
+
+    def _opened_pages(self, reads: Sequence[PageRead], modules: Sequence[bytes]) -> Pages:
+        sizes = np.concatenate([np.diff(read.bounds) for read in reads]) - OVERHEAD
+        bounds = np.append(0, np.cumsum(np.maximum(sizes, 0)))  # a smaller one is refused below
+        content = pa.allocate_buffer(int(bounds[-1]) + SPARE)  # memory that Arrow uses again
+        target, places = memoryview(content).cast("B"), pairwise(bounds.tolist())
+        for read, module in zip(reads, modules, strict=True):
+            sealed = memoryview(module)
+            within = pairwise((read.bounds - read.offset).tolist())
+            for page, (start, end) in enumerate(within, read.page):
+                first, last = next(places)
+                self._sealer.open_into(sealed[start:end], target[first:last], ModuleType.PAGE, page)
+        return Pages(np.frombuffer(content, np.uint8), bounds, self.geometry.layout)
 
     def decode(self, first: int, last: int) \
             -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -270,11 +327,25 @@ class Segment:
     def place_of_page(self, page: int) -> tuple[int, int]:
         """Return offset and size of a page."""
         part, number = divmod(page, DIRECTORY_PART)
+        start, end = self._part(part)[number:number + 2].tolist()
+        return start, end - start
+
+    def _places_of_pages(self, pages: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return where pages begin and end, whose numbers are in order."""
+        parts, within = np.divmod(pages, DIRECTORY_PART)
+        starts, ends = np.empty_like(pages), np.empty_like(pages)
+        for part in range(parts[0], parts[-1] + 1):
+            here = slice(*np.searchsorted(parts, [part, part + 1]).tolist())
+            if here.start < here.stop:
+                offsets = self._part(part)
+                starts[here], ends[here] = offsets[within[here]], offsets[within[here] + 1]
+        return starts, ends
+
+    def _part(self, part: int) -> np.ndarray:
         if part not in self._parts:
             at, size = self._place_of(part)
             self._add_part(part, self._read_at(at, size))
-        start, end = self._parts[part][number:number + 2].tolist()
-        return start, end - start
+        return self._parts[part]
 
     def _place_of(self, part: int) -> tuple[int, int]:
         """Return offset and size of a part of the directory."""

@@ -104,7 +104,7 @@ def find(segment, key, hashes) -> set[tuple[int, str, int]]:
     fingerprints = key.fingerprints(np.asarray(hashes, np.uint64))
     found = set()
     for read in segment.reads(fingerprints):
-        match = segment.find(fingerprints, read, segment.read_page(read))
+        match = segment.find(fingerprints, [read], [segment.read_pages(read)])
         located = segment.files.locate(match.groups)
         found |= {(int(probe), segment.files.entry(file).path, int(group)) for probe, file, group
                   in zip(match.probes, located.files, located.row_groups, strict=True)}

@@ -355,7 +355,7 @@ def test_resealed_modules_with_changed_content(tmp_path, kind):
             list(opened.decode(0, opened.geometry.num_pages))
             fingerprints = key.fingerprints(built_hashes())
             for read in opened.reads(fingerprints):
-                opened.find(fingerprints, read, opened.read_page(read))
+                opened.find(fingerprints, [read], [opened.read_pages(read)])
         except SecureBloomError:
             pass
 

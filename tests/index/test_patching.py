@@ -79,7 +79,7 @@ def test_one_part_and_the_tail_are_written_again(table):
     fingerprints = old.manifest.key.fingerprints(
         value_hashes([ERASED], segment.column_type).hashes)
     [read] = segment.reads(fingerprints)
-    sealed = segment.read_page(read)
+    sealed = segment.read_pages(read)
     erase_one(table)
     after, [new] = stored(table), opened(table).segments
     assert new.info.id == segment.info.id and new.info.pairs == segment.info.pairs - 1
@@ -89,7 +89,7 @@ def test_one_part_and_the_tail_are_written_again(table):
     for _, content in after.values():
         assert sealed not in content
     [read] = new.reads(fingerprints)
-    assert new.find(fingerprints, read, new.read_page(read)).groups.size == 0
+    assert new.find(fingerprints, [read], [new.read_pages(read)]).groups.size == 0
     check(table)
 
 
