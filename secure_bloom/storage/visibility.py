@@ -173,25 +173,28 @@ def parquet_files(filesystem: pa_fs.FileSystem, path: str,
                   check: Check | None = None) -> list[str]:
     """Return the visible files below a folder, or the file itself.
 
-    For ``check``, see :func:`visible_files`; it is not called for a file.
+    For ``check``, see :func:`visible_files`, with ``is_complete``; it is not called for a file.
 
     Raises FileNotFoundError if nothing exists at the path.
     """
     kind = filesystem.get_file_info(path).type
     if kind == pa_fs.FileType.NotFound:
         raise FileNotFoundError(f"there is no file or folder {path}")
-    return data_files(filesystem, path, check) if kind == pa_fs.FileType.Directory else [path]
+    if kind != pa_fs.FileType.Directory:
+        return [path]
+    found = visible_files(filesystem, path, check, is_complete=check is not None)
+    return [info.path for info in found.values()]
 
 
-def visible_files(filesystem: pa_fs.FileSystem, folder: str,
-                  check: Check | None = None) -> dict[str, pa_fs.FileInfo]:
+def visible_files(filesystem: pa_fs.FileSystem, folder: str, check: Check | None = None, *,
+                  is_complete: bool = False) -> dict[str, pa_fs.FileInfo]:
     """Return the visible files below a folder, by their paths relative to it, sorted.
 
     The result is a consistent snapshot, taken between two commits.
 
     ``check`` is called with the relative paths of all files below the folder, including hidden
-    ones; it may raise. This saves the caller another listing. Of stores, it may lack those in
-    ``_staging`` and ``_index`` directly below the folder.
+    ones; it may raise. This saves the caller another listing. Of stores, these may lack those in
+    ``_staging`` and ``_index`` directly below the folder, unless ``is_complete``.
 
     Raises FileNotFoundError if the folder does not exist; SecureBloomError if jobs write into a
     table that is only a part of this folder.
@@ -203,7 +206,8 @@ def visible_files(filesystem: pa_fs.FileSystem, folder: str,
         # after the last step is not, and what it does in between changes one of the other results.
         generation = _generation(filesystem, table)
         before = staged_files(filesystem, table)
-        found = files_below(filesystem, folder, allow_not_found=True, is_table=True)
+        found = files_below(filesystem, folder, allow_not_found=True,
+                            is_table=not is_complete)
         after = staged_files(filesystem, table)
         if _markers(before) == _markers(after) and generation == _generation(filesystem, table):
             _check_found(filesystem, found, folder)

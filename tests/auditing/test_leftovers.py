@@ -7,9 +7,12 @@ from click.testing import CliRunner
 
 from secure_bloom import ParquetWriter, audit, write_table
 from secure_bloom.cli import main
+from secure_bloom.index import build
 from secure_bloom.policy import Policy
 from secure_bloom.storage.commit import Job
 from tests.maintain.helpers import ENCRYPTED, KMS, SIGNED, TABLE
+from tests.storage.objects import Objects, new_objects
+from tests.storage.s3 import BUCKET
 
 _JOB = "0123456789abcdef" * 2
 PLACES = [".a.parquet.0123456789abcdef.tmp", "day=1/.a.parquet.0123456789abcdef.unlocked",
@@ -81,3 +84,27 @@ def test_a_file_that_is_not_complete_yet(lake):
         writer.write_table(TABLE)
         [name] = {path.name for path in lake.iterdir()} - {"b.parquet"}
         assert found(lake) == {("leftover", "error", name)}
+
+
+def test_what_is_found_in_a_store_is_what_is_found_in_a_folder(tmp_path):
+    """Its folders are listed one by one, for readers without those that have no rows."""
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    write_table(TABLE, folder / "a.parquet")
+    build(folder, "ssn", encryption=None)
+    write_table(TABLE, folder / "b.parquet", bloom_filters={}, encryption=ENCRYPTED, keys=KMS)
+    for place in PLACES:
+        put(folder, place, parquet(folder))
+    objects = new_objects()
+    for path in folder.rglob("*"):
+        if path.is_file():
+            objects.put(f"{BUCKET}/lake/{path.relative_to(folder)}", path.read_bytes())
+    policy = Policy(columns={"ssn": {"key": "pii"}})
+
+    def kinds(source, **options):
+        return sorted((finding.kind, finding.file.rpartition("/lake/")[2])
+                      for finding in audit(source, policy=policy, **options).findings)
+
+    expected = kinds(folder)
+    assert {"index", "leftover"} <= {kind for kind, _ in expected}
+    assert kinds(f"{BUCKET}/lake", filesystem=Objects(objects)) == expected
