@@ -121,12 +121,12 @@ class ColumnIndex:
     def coverage(self, listing: Mapping[str, Stamp]) -> ListedCoverage:
         """Return which listed files the index covers."""
         if listing is self.stamps or listing == self.stamps:  # the usual case, and faster
-            return ListedCoverage(self.segments, self._by_path, [])
+            return ListedCoverage(self._by_path, [])
         places, known, uncovered = dict[str, Place](), self.places, list[str]()
         if self.stamps is not None and len(listing) >= len(self.stamps):
             uncovered = [path for path, stamp in listing.items() if self.stamps.get(path) != stamp]
             if len(listing) - len(uncovered) == len(self.stamps):  # only files were added
-                return ListedCoverage(self.segments, self._by_path, uncovered)
+                return ListedCoverage(self._by_path, uncovered)
             uncovered = []
         for item in listing.items():
             place = known.get(item)
@@ -134,7 +134,7 @@ class ColumnIndex:
                 uncovered.append(item[0])
             else:
                 places[item[0]] = place
-        return ListedCoverage(self.segments, places, uncovered)
+        return ListedCoverage(places, uncovered)
 
     def trusted(self) -> TrustedCoverage | None:
         """Return which files the index covers, if those of its last update are all there are.

@@ -33,19 +33,13 @@ class ListedCoverage:
         The other ones, which must be searched themselves.
     """
 
-    def __init__(self, segments: Sequence[Segment], places: Mapping[str, Place],
-                 uncovered: list[str]):
-        self._segments, self.places, self.uncovered = segments, places, uncovered
+    def __init__(self, places: Mapping[str, Place], uncovered: list[str]):
+        self.places, self.uncovered = places, uncovered
 
     @property
     def num_covered(self) -> int:
         """Number of covered files."""
         return len(self.places)
-
-    def path_at(self, place: Place) -> str | None:
-        """Return the path of the covered file at a place; None if there is none."""
-        path = self._segments[place.segment].files.rows.paths[place.file]
-        return path if self.covers(path, place) else None
 
     def covers(self, path: str, place: tuple[int, int]) -> bool:
         """Whether an entry of a segment is that of a covered file."""
@@ -77,11 +71,6 @@ class TrustedCoverage:
         self._segments, self.num_covered, self._removed = segments, num_covered, removed
         self._all_places, self.uncovered = all_places, list[str]()
 
-    def path_at(self, place: Place) -> str | None:
-        """Return the path of the covered file at a place; None if there is none."""
-        entry = self._segments[place.segment].files.entry(place.file)
-        return None if entry.is_void or entry.path in self._removed else entry.path
-
     def covers(self, path: str, place: tuple[int, int]) -> bool:
         """Whether an entry of a segment, which is not void, is that of a covered file."""
         return path not in self._removed
@@ -99,9 +88,10 @@ class TrustedCoverage:
         for number in SystemRandom().sample(range(total), min(_DRAWS * most, total)):
             segment = bisect_right(ends, number)
             file = number - (ends[segment - 1] if segment else 0)
-            if (path := self.path_at(Place(segment, file))) is not None:
+            entry = self._segments[segment].files.entry(file)
+            if not entry.is_void and self.covers(entry.path, (segment, file)):
                 found += 1
-                yield path
+                yield entry.path
             if found == most:
                 return
         if total > _DRAWS * most:  # nearly all entries are of files that are gone

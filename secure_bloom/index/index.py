@@ -189,8 +189,7 @@ class Index(Summarized):
                 check_sample(index, coverage, self._kms or NO_KEYS)
             except UnsupportedError as error:
                 warn(IndexWarning(f"the index covers no file: {error}"))
-                coverage = ListedCoverage(index.segments, {},
-                                          sorted([*coverage.places, *coverage.uncovered]))
+                coverage = ListedCoverage({}, sorted([*coverage.places, *coverage.uncovered]))
             return look_up(index, coverage, values)
 
         return with_newest(look_up_newest)

@@ -217,7 +217,7 @@ class ListedIndexes:
         """Return some files of which an index that is trusted knows everything."""
         found = cls(indexes, {path: entry.stamp for path, entry in entries.items()})
         found._opened = dict.fromkeys(indexes.columns)  # the other ones are not asked
-        found._opened[index.column] = index, ListedCoverage(index.segments, places, [])
+        found._opened[index.column] = index, ListedCoverage(places, [])
         return found
 
     @property
