@@ -15,7 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import ChangedMeanwhileError, FormatError, error_location
+from secure_bloom.errors import (
+    AuthenticationError,
+    ChangedMeanwhileError,
+    FormatError,
+    error_location,
+)
 from secure_bloom.index.coverage import Coverage, ListedCoverage, Place, TrustedCoverage
 from secure_bloom.index.file_entry import FileEntry
 from secure_bloom.index.file_table import parsed_schema
@@ -77,7 +82,8 @@ class ColumnIndex:
     def __init__(self, folder: IndexFolder, manifest: Manifest,
                  known: Iterable[Segment] = ()):
         self.folder, self.manifest = folder, manifest
-        infos, opened = manifest.body.segments, {segment.info: segment for segment in known}
+        infos = manifest.body.segments
+        opened = {segment.info: segment for segment in known if segment.is_sound}
         new = [info for info in infos if info not in opened]
         with folder.pool() as pool:
             opened |= zip(new, map(self._open, new) if pool is None else pool.map(self._open, new),
@@ -88,6 +94,11 @@ class ColumnIndex:
     def column(self) -> str:
         """Dotted path of the column."""
         return self.folder.column
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing that was read of its segments was damaged."""
+        return all(segment.is_sound for segment in self.segments)
 
     @cached_property
     def places(self) -> dict[tuple[str, Stamp], Place]:
@@ -308,13 +319,14 @@ def opened_before(filesystem: pa_fs.FileSystem, table: str, column: str) -> Colu
 
 
 def with_newest(use: Callable[[], _Result]) -> _Result:
-    """Call a function that opens an index, and again if a segment was deleted meanwhile.
+    """Call a function that opens an index, and again if a segment may be another one now.
 
-    The segments of an older version may be deleted while a reader uses it.
+    The segments of an older version may be deleted while a reader uses it. One that was damaged may
+    have been repaired since this process opened it.
     """
     try:
         return use()
-    except ChangedMeanwhileError:
+    except (ChangedMeanwhileError, AuthenticationError, FormatError):
         return use()
 
 
@@ -326,7 +338,7 @@ def _open_newest(folder: IndexFolder, kms: CachedKms | None) -> ColumnIndex | No
             raise FormatError("no manifest of the index is complete; build it again",
                               file=folder.manifest_path(versions[-1]), column=folder.column)
         return None
-    if known is not None and known.stored is stored:
+    if known is not None and known.stored is stored and known.column_index.is_sound:
         with folder.location(stored):
             key = stored.unwrap(kms)  # it must still be available, and the same
         if key == known.column_index.manifest.key:

@@ -33,7 +33,7 @@ import numpy as np
 import pyarrow as pa
 
 from secure_bloom.crypto.modules import OVERHEAD, Bytes
-from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.errors import AuthenticationError, FormatError, UnsupportedError
 from secure_bloom.index.file_pages import MAX_FILE_PAGE
 from secure_bloom.index.file_table import FileDirectory, FileTable, Location
 from secure_bloom.index.geometry import MAX_GROUP_BITS, Geometry, pack
@@ -173,11 +173,19 @@ class Segment:
         Reads from the file.
     location : callable, optional
         Makes a context manager that adds to errors where they are.
+
+    Attributes
+    ----------
+    is_sound : bool
+        Whether all that was read so far authenticates, and is complete. If not, the file may have
+        been repaired since it was opened.
     """
+
+    is_sound = True
 
     def __init__(self, info: SegmentInfo, sealer: Sealer, read_at: ReadAt,
                  location: Location = nullcontext):
-        self.info, self._read_at, self._location = info, read_at, location
+        self.info, self._stored, self._location = info, read_at, location
         if info.size - info.tail > _MAX_TAIL:
             raise FormatError("the manifest describes a segment whose tail is too large to read")
         tail = read_at(info.tail, info.size - info.tail)
@@ -363,8 +371,19 @@ class Segment:
             raise FormatError("the directory of a segment has invalid offsets")
         self._parts[part] = first + np.append(0, ends)
 
+    def _read_at(self, offset: int, size: int) -> bytes:
+        try:
+            return self._stored(offset, size)
+        except FormatError:
+            self.is_sound = False
+            raise
+
     def _open(self, module: Bytes, kind: ModuleType, ordinal: int = 0) -> pa.Buffer:
-        return self._sealer.open(module, kind, ordinal)
+        try:
+            return self._sealer.open(module, kind, ordinal)
+        except AuthenticationError:
+            self.is_sound = False
+            raise
 
     def __repr__(self) -> str:
         return f"<Segment {self.info.id}: {len(self.files)} files, {self.pairs:,} pairs>"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ import pyarrow as pa
 from secure_bloom.display import Result, count
 from secure_bloom.errors import ColumnError, UnsupportedError
 from secure_bloom.index.building import BUDGET
-from secure_bloom.index.column_index import open_column
+from secure_bloom.index.column_index import open_column, with_newest
 from secure_bloom.index.column_keys import UNENCRYPTED, master_keys
 from secure_bloom.index.column_segments import INDEXED, RESTAMPED, SegmentMaker, Segments
 from secure_bloom.index.column_update import ColumnUpdate, new_manifest
@@ -166,10 +166,13 @@ class TableUpdate:
         self.columns = []
         for folder in self._folders:
             drop_missing(folder, kms)
-            index = open_column(table.filesystem, table.path, folder.column, kms)
-            if index is None:
-                raise FileNotFoundError(f"there is no index of column {folder.column!r}")
-            self.columns.append(ColumnUpdate(folder, index, kms, self.listing))
+            self.columns.append(with_newest(partial(self._opened, folder)))
+
+    def _opened(self, folder: IndexFolder) -> ColumnUpdate:
+        index = open_column(folder.filesystem, folder.table, folder.column, self._kms)
+        if index is None:
+            raise FileNotFoundError(f"there is no index of column {folder.column!r}")
+        return ColumnUpdate(folder, index, self._kms, self.listing)
 
     @cached_property
     def wanting(self) -> dict[str, list[str]]:

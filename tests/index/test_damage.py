@@ -22,7 +22,7 @@ from secure_bloom.errors import (
     SecureBloomError,
     UnsupportedError,
 )
-from secure_bloom.index import Index, build, column_index, folder, identity, segment
+from secure_bloom.index import Index, build, column_index, folder, identity, segment, segment_writer
 from secure_bloom.index.folder import folder_name
 from secure_bloom.index.lookup import look_up
 from secure_bloom.index.manifest import Body
@@ -37,6 +37,7 @@ from tests.index.helpers import (
     KEYS,
     KMS,
     LOCAL,
+    age,
     build_segment,
     folder_of,
     manifests_of,
@@ -584,3 +585,25 @@ def test_segments_read_nothing_before_their_tail(tmp_path, monkeypatch):
 
     segment.Segment(built.info, key.segment(bytes.fromhex(built.info.id)), read_at)
     assert reads == [(built.info.tail, built.info.size - built.info.tail)]
+
+
+@pytest.mark.parametrize("place", ["page", "page of files"])
+def test_a_segment_that_was_repaired_is_read_again(tmp_path, monkeypatch, place):
+    """This process has the damaged file open."""
+    monkeypatch.setattr(segment_writer, "_FEW_FILES", 0)
+    write(tmp_path / "a.parquet", ["v1", "v2"])
+    age(tmp_path)
+    build(tmp_path, "ssn", KMS)
+    [path] = segments_of(tmp_path)
+    whole = path.read_bytes()
+    opened = Index.open(tmp_path, KMS).column("ssn").segments[0]
+    at = 30 if place == "page" else int(opened.file_bounds[0]) + 30
+    with open(path, "r+b") as file:
+        file.seek(at)
+        file.write(bytes([whole[at] ^ 1]))
+    with pytest.raises(AuthenticationError):
+        Index.open(tmp_path, KMS).lookup("ssn", "v1")
+    path.unlink()
+    path.write_bytes(whole)
+    assert Index.open(tmp_path, KMS).lookup("ssn", "v1").row_groups == [{"a.parquet": [0]}]
+    assert Index.open(tmp_path, KMS).update().ok
