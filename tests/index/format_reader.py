@@ -73,6 +73,11 @@ class Index:
                          "removed", *(["listed"] if outer["format"] == "SBX3" else []))
         if body["column"] != column:
             raise Refused("another column")
+        if body.get("listed") is not None and body["generation"] is None:
+            raise Refused("totals without a generation")
+        names = [one.get("file", one["id"]) for one in body["segments"]]
+        if len(set(names)) < len(names):
+            raise Refused("a file of two segments")
         self.restamped = body["restamped"]
         self.segments = [Segment(self, Path(folder), one) for one in body["segments"]]
 

@@ -206,6 +206,16 @@ def _unknown_field_of_segment(index: _Index) -> None:
     index.change_body(segments=[first | {"slices": 2}, second])
 
 
+def _earlier_magic(index: _Index) -> None:
+    data = index.segment(0).read_bytes()
+    index.segment(0).write_bytes(b"SBX2" + data[4:-4] + b"SBX2")
+
+
+def _same_file(index: _Index) -> None:
+    first, second = (info.to_json() for info in index.manifest.body.segments)
+    index.change_body(segments=[first, second | {"file": first["id"]}])
+
+
 def _older_as_newer(index: _Index) -> None:
     fields = json.loads(index.path(1).read_bytes()) | {"version": 2}
     index.path(2).write_text(json.dumps(fields))
@@ -236,6 +246,11 @@ BAD: dict[str, tuple[str, Callable[[_Index], None]]] = {
     "truncated-part": ("the last byte of a part of a segment is missing", _truncate_part),
     "unknown-field-of-segment": ("the manifest has an unknown field of a segment",
                                  _unknown_field_of_segment),
+    "earlier-magic": ("a segment has the magic of an earlier format", _earlier_magic),
+    "same-file": ("two segments are in one file", _same_file),
+    "listed-without-generation": ("totals of files are listed without a generation",
+                                  lambda index: index.change_body(listed={
+                                      "files": 4, "row_groups": 5, "bytes": 1, "folders": [""]})),
     "other-fingerprints": ("fingerprints of a segment have 40 bits", _longer_fingerprints),
     "long-ranges": ("ranges of a segment have 7 bits", _long_ranges),
     "older-as-newer": ("an older manifest has the name of a newer one", _older_as_newer),
