@@ -143,10 +143,10 @@ class Search:
         self.files, self.schema = self._of_one_schema(files, found.partition_schema) if files \
             else ([], common_schema([], self._needed_parts(known), found.partition_schema))
 
-    def rows(self, values: object) -> MatchingRows:
+    def rows(self, values: object) -> SearchedRows:
         """Return the rows to find; the errors are those of :func:`secure_bloom.find`."""
         given = _as_list(values)
-        return MatchingRows(self, self._condition(given, self.char_lengths(given)),
+        return SearchedRows(self, self._condition(given, self.char_lengths(given)),
                             self.schema.names if self.columns is None else self.columns)
 
     def _condition(self, given: list[Any], lengths: frozenset[int]) -> list[list[Predicate]]:
@@ -268,7 +268,7 @@ def _as_list(values: object) -> list[Any]:
     return plain_values(wanted)
 
 
-class MatchingRows:
+class SearchedRows:
     """The rows of the values that are looked for, one batch at a time.
 
     Attributes
