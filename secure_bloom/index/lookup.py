@@ -71,9 +71,7 @@ def look_up(index: ColumnIndex, coverage: Coverage, values: Any) -> Lookup:
 
 
 def located(coverage: Coverage, hits: Hits) -> Iterator[tuple[int, str, int, int, int]]:
-    """Yield hits in covered files: number of the value, path and number of the file, row group
-    and its parts.
-    """
+    """Yield hits in covered files: number of the value; path, number, row group, and its parts."""
     covers, segment = coverage.covers, hits.segment
     for value, path, file, group, parts in zip(
             hits.values.tolist(), hits.paths, hits.files.tolist(), hits.row_groups.tolist(),

@@ -206,8 +206,7 @@ def visible_files(filesystem: pa_fs.FileSystem, folder: str, check: Check | None
         # after the last step is not, and what it does in between changes one of the other results.
         generation = _generation(filesystem, table)
         before = staged_files(filesystem, table)
-        found = files_below(filesystem, folder, allow_not_found=True,
-                            is_table=not is_complete)
+        found = files_below(filesystem, folder, allow_not_found=True, is_complete=is_complete)
         after = staged_files(filesystem, table)
         if _markers(before) == _markers(after) and generation == _generation(filesystem, table):
             _check_found(filesystem, found, folder)
@@ -333,11 +332,11 @@ def _read_records(filesystem: pa_fs.FileSystem, infos: list[pa_fs.FileInfo], sta
 
 
 def files_below(filesystem: pa_fs.FileSystem, folder: str, *, allow_not_found: bool = False,
-                is_table: bool = False) -> dict[str, pa_fs.FileInfo]:
+                is_complete: bool = True) -> dict[str, pa_fs.FileInfo]:
     """Return all files below a folder, by their paths relative to it.
 
-    ``is_table``: the folder is a table, or a part of one. In a store, partitions are then listed at
-    the same time, and files in ``_staging`` and ``_index`` may be left out.
+    Unless ``is_complete``, files in ``_staging`` and ``_index`` may be left out; and in a store,
+    partitions are listed at the same time.
 
     Raises
     ------
@@ -353,8 +352,8 @@ def files_below(filesystem: pa_fs.FileSystem, folder: str, *, allow_not_found: b
     base, below = without_subtree(filesystem, folder)
     if type(base) is pa_fs.LocalFileSystem:  # pyarrow would follow links that form a circle
         return _below_subtree(base, below, prefix, allow_not_found)
-    infos = by_folders(filesystem, folder, allow_not_found, skipped=(STAGING, INDEX)) if is_table \
-        else recursively(filesystem, folder, allow_not_found)
+    infos = recursively(filesystem, folder, allow_not_found) if is_complete \
+        else by_folders(filesystem, folder, allow_not_found, skipped=(STAGING, INDEX))
     found = [info for info in infos if info.is_file]
     paths = [info.path for info in found]
     if all(path.startswith(prefix) and path[start:start + 1] != "/" for path in paths):

@@ -42,7 +42,7 @@ def test_the_files_are_those_of_one_listing(number, files):
     names = [*days(number, files), "a.parquet", "day=1/hour=2/x.parquet", "_delta_log/1.json",
              "day=0/_staging/x", ".hidden/x", "empty/"]
     store = Watched(put(new_objects(), *names, "_staging/generation", "_index/x/1.manifest"))
-    found = files_below(store, f"{BUCKET}/t", is_table=True)
+    found = files_below(store, f"{BUCKET}/t", is_complete=False)
     assert len(store.recursive) in (number + 3, 17)
     whole = files_below(store, f"{BUCKET}/t")
     assert set(names) <= {*found, "empty/"} and found.keys() <= whole.keys()
@@ -53,7 +53,7 @@ def test_large_folders_are_listed_by_themselves_and_small_ones_as_a_whole():
     """A request lists 1,000 files: folders of 70 take fewer rounds by 16, of 1 many more."""
     for files, expected in ((70, 20), (1, 17)):
         store = Watched(put(new_objects(), *days(20, files)))
-        assert len(files_below(store, f"{BUCKET}/t", is_table=True)) == 20 * files
+        assert len(files_below(store, f"{BUCKET}/t", is_complete=False)) == 20 * files
         assert (len(store.flat), len(store.recursive)) == (1, expected)
         assert (f"{BUCKET}/t" in store.recursive) == (files == 1)
 
@@ -69,21 +69,21 @@ def test_no_folder_is_left_out_if_it_cannot_be_listed():
     for number in (3, 20):
         store = Watched(put(new_objects(), *days(number, 70)), f"{BUCKET}/t/day={number - 1}")
         with pytest.raises(OSError, match="ACCESS_DENIED"):
-            files_below(store, f"{BUCKET}/t", is_table=True)
+            files_below(store, f"{BUCKET}/t", is_complete=False)
 
 
 def test_a_missing_folder_is_missing_or_empty():
     store = Objects(put(new_objects(), "x"))
     with pytest.raises(FileNotFoundError):
-        files_below(store, f"{BUCKET}/none", is_table=True)
-    assert files_below(store, f"{BUCKET}/none", is_table=True, allow_not_found=True) == {}
+        files_below(store, f"{BUCKET}/none", is_complete=False)
+    assert files_below(store, f"{BUCKET}/none", is_complete=False, allow_not_found=True) == {}
 
 
 @pytest.mark.parametrize("kind", ["gcs", "py::fsspec+gs", "py::unknown"])
 def test_stores_that_may_show_no_folders_are_listed_as_a_whole(kind):
     store = Watched(put(new_objects(), *days(3, 1)))
     store.type_name = kind
-    assert len(files_below(store, f"{BUCKET}/t", is_table=True)) == 3
+    assert len(files_below(store, f"{BUCKET}/t", is_complete=False)) == 3
     assert store.recursive == [f"{BUCKET}/t"] and not store.flat
 
 
