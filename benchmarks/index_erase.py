@@ -25,7 +25,7 @@ from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.geometry import MAX_GROUP_BITS, pack
 from secure_bloom.index.manifest import Body, Manifest
 from secure_bloom.index.merging import merge
-from secure_bloom.index.segment import SegmentInfo
+from secure_bloom.index.segment_info import SegmentInfo
 from secure_bloom.index.segment_patch import patch_segment
 from secure_bloom.sbbf.column_type import ColumnType
 

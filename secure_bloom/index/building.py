@@ -19,7 +19,7 @@ from secure_bloom.index.geometry import (
 )
 from secure_bloom.index.pair_store import PairStore, slice_bits_for
 from secure_bloom.index.sealing import IndexKey
-from secure_bloom.index.segment import SegmentInfo
+from secure_bloom.index.segment_info import SegmentInfo
 from secure_bloom.index.segment_writer import write_segment
 from secure_bloom.parquet.row_ranges import ALL_ROWS
 from secure_bloom.sbbf.column_type import ColumnType

@@ -26,7 +26,8 @@ from secure_bloom.index.file_entry import FileEntry
 from secure_bloom.index.file_table import parsed_schema
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest, StoredManifest
-from secure_bloom.index.segment import READ_TOGETHER, Match, PageRead, Segment, SegmentInfo
+from secure_bloom.index.segment import READ_TOGETHER, Match, PageRead, Segment
+from secure_bloom.index.segment_info import SegmentInfo
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys.cache import LIFETIME, CachedKms
 from secure_bloom.parquet.row_ranges import ALL_ROWS, parts_of

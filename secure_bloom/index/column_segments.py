@@ -19,7 +19,7 @@ from secure_bloom.index.file_entry import FileEntry
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest, Restamp
 from secure_bloom.index.sealing import IndexKey
-from secure_bloom.index.segment import SegmentInfo
+from secure_bloom.index.segment_info import SegmentInfo
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.index.written_hashes import WrittenHashes
 from secure_bloom.parquet.schema import LeafColumn, filter_columns

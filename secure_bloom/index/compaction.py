@@ -17,7 +17,8 @@ from secure_bloom.index.geometry import MAX_PAIRS, MAX_ROW_GROUPS
 from secure_bloom.index.manifest import Body, Restamp
 from secure_bloom.index.merging import Keep, merge
 from secure_bloom.index.publishing import discard_if_replaced, publish
-from secure_bloom.index.segment import Segment, SegmentInfo
+from secure_bloom.index.segment import Segment
+from secure_bloom.index.segment_info import SegmentInfo
 from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.sbbf.column_type import ColumnType

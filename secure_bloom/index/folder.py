@@ -25,7 +25,8 @@ from secure_bloom.errors import (
 )
 from secure_bloom.index.exclusive_files import create_exclusively
 from secure_bloom.index.manifest import Manifest, StoredManifest
-from secure_bloom.index.segment import PART_SUFFIX, SUFFIX, ReadAt, SegmentInfo
+from secure_bloom.index.segment import ReadAt
+from secure_bloom.index.segment_info import PART_SUFFIX, SUFFIX, SegmentInfo
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.storage import inside
 from secure_bloom.storage.files import make_folder, write_file

@@ -18,7 +18,8 @@ from secure_bloom.index.file_entry import FileEntry, content_id, footer_digest
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.geometry import MAX_GROUP_BITS, pack
 from secure_bloom.index.manifest import Manifest
-from secure_bloom.index.segment import Segment, SegmentInfo
+from secure_bloom.index.segment import Segment
+from secure_bloom.index.segment_info import SegmentInfo
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import CachedKms

@@ -51,7 +51,7 @@ from secure_bloom.index.sealing import (
     IndexKey,
     ModuleType,
 )
-from secure_bloom.index.segment import SegmentInfo
+from secure_bloom.index.segment_info import SegmentInfo
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.kms import unwrap_locally

@@ -26,7 +26,8 @@ from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.geometry import place_of
 from secure_bloom.index.manifest import Body
 from secure_bloom.index.publishing import discard_if_replaced, publish
-from secure_bloom.index.segment import Segment, SegmentInfo
+from secure_bloom.index.segment import Segment
+from secure_bloom.index.segment_info import SegmentInfo
 from secure_bloom.index.segment_patch import patch_segment
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.index.table import Table

@@ -9,7 +9,7 @@ from dataclasses import replace
 from secure_bloom.errors import SecureBloomError
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Body, Manifest
-from secure_bloom.index.segment import SegmentInfo
+from secure_bloom.index.segment_info import SegmentInfo
 from secure_bloom.keys.cache import CachedKms
 
 TRIES = 100  #: of publishing a version

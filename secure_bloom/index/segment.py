@@ -22,10 +22,8 @@ Segments of the format SBX2 have no pages of files, and another file table.
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -39,6 +37,7 @@ from secure_bloom.index.file_table import FileDirectory, FileTable, Location
 from secure_bloom.index.geometry import MAX_GROUP_BITS, Geometry, pack
 from secure_bloom.index.pages import SPARE, Page, Pages, encode
 from secure_bloom.index.sealing import MAGIC, SBX2, ModuleType, Sealer
+from secure_bloom.index.segment_info import SegmentInfo
 from secure_bloom.sbbf.column_type import PHYSICAL_TYPES, ColumnType
 from secure_bloom.storage.small_files import parse_json
 
@@ -47,84 +46,11 @@ MAX_PAGE = 64 * 1024 * 1024  #: bytes of a sealed page
 MAX_STORED_FILE_PAGE = 2 * MAX_FILE_PAGE  #: of a sealed page of files
 READ_TOGETHER = 1024 * 1024  #: bytes of successive pages
 _MAX_TAIL = 160 * 1024 * 1024  # bytes; its largest part is the file table
-SUFFIX = ".seg"
-PART_SUFFIX = ".part"
 
-_BAD_INFO = "the manifest describes a segment that cannot be understood"
 _FOOTER_FIELDS = {"pairs", "directory", "files", "column_type", "geometry"}
-_ID = re.compile("[0-9a-f]{32}")
 
 #: reads so many bytes at an offset; raises FormatError if the file is shorter
 ReadAt = Callable[[int, int], bytes]
-
-
-@dataclass(frozen=True)
-class Part:
-    """A file with some of the first bytes of a segment: its id, and its size in bytes."""
-
-    id: str
-    size: int
-
-    @property
-    def name(self) -> str:
-        """Name of the file."""
-        return self.id + PART_SUFFIX
-
-
-@dataclass(frozen=True)
-class SegmentInfo:
-    """What the manifest records of a segment.
-
-    ``tail`` is the offset from which a reader reads to open it; the other numbers are totals.
-    ``parts`` are the files that come before its own one, which is named after ``file``. That is
-    another id than the segment's if a part of it was written again.
-    """
-
-    id: str
-    tail: int
-    size: int
-    pairs: int
-    files: int
-    row_groups: int
-    parts: tuple[Part, ...] = ()
-    file: str = ""
-
-    @property
-    def name(self) -> str:
-        """Name of the file that has the end of the segment."""
-        return (self.file or self.id) + SUFFIX
-
-    @property
-    def file_names(self) -> list[str]:
-        """Names of all its files."""
-        return [*(part.name for part in self.parts), self.name]
-
-    @property
-    def parts_size(self) -> int:
-        """Bytes of all parts."""
-        return sum(part.size for part in self.parts)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields in the types of JSON."""
-        return {name: value for name, value in asdict(self).items() if value not in ((), "")}
-
-    @classmethod
-    def from_json(cls, fields: Any) -> SegmentInfo:
-        """Parse :meth:`to_json`. Unknown fields are an error: they might change the meaning."""
-        try:
-            parts = tuple(Part(**part) for part in fields.get("parts", ()))
-            found = cls(**{**fields, "parts": parts})
-            files = [fields.get("file", found.id), *(part.id for part in parts)]
-            are_ids = all(map(_ID.fullmatch, (found.id, *files)))  # they become names of files
-        except (TypeError, AttributeError):
-            raise FormatError(_BAD_INFO) from None
-        numbers = (found.tail, found.size, found.pairs, found.files, found.row_groups,
-                   *(part.size for part in parts))
-        if not are_ids or len({*files}) < len(files) \
-                or any(type(one) is not int or not 0 <= one < 2**63 for one in numbers) \
-                or not found.parts_size <= found.tail <= found.size:
-            raise FormatError(_BAD_INFO)
-        return found
 
 
 class Match(NamedTuple):

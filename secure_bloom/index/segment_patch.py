@@ -25,10 +25,11 @@ from secure_bloom.index.file_pages import FilePage
 from secure_bloom.index.file_table import FileDirectory
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.sealing import ID_SIZE, SBX2, IndexKey, ModuleType, Sealer
-from secure_bloom.index.segment import PART_SUFFIX, SUFFIX, Part, Segment, SegmentInfo
+from secure_bloom.index.segment import Segment
+from secure_bloom.index.segment_info import PART_SUFFIX, SUFFIX, Part, SegmentInfo
 from secure_bloom.index.segment_writer import (
-    Pages,
     SegmentFile,
+    WrittenPages,
     deleted_after_errors,
     new_file,
 )
@@ -83,7 +84,7 @@ def patch_segment(folder: IndexFolder, key: IndexKey, segment: Segment, lost: np
     if any(offset + module.old_size > ends[bisect_right(ends, offset)]
            for offset, module in modules.items()):
         return None  # a part ends within the module
-    written = Pages(sizes.astype("<u4"), segment.pairs - lost.size)
+    written = WrittenPages(sizes.astype("<u4"), segment.pairs - lost.size)
     with deleted_after_errors(folder.filesystem, folder.path, new := list[str]()):
         parts = tuple(_patch_part(folder, part, end - part.size, modules, new)
                       for part, end in zip(info.parts, ends, strict=False))

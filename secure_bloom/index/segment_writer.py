@@ -19,14 +19,8 @@ from secure_bloom.index import pages
 from secure_bloom.index.file_table import FileDirectory, FileTable
 from secure_bloom.index.geometry import Geometry
 from secure_bloom.index.sealing import ID_SIZE, MAGIC, IndexKey, ModuleType, Sealer
-from secure_bloom.index.segment import (
-    DIRECTORY_PART,
-    PART_SUFFIX,
-    SUFFIX,
-    Part,
-    SegmentInfo,
-    column_type_json,
-)
+from secure_bloom.index.segment import DIRECTORY_PART, column_type_json
+from secure_bloom.index.segment_info import PART_SUFFIX, SUFFIX, Part, SegmentInfo
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.storage.copying import copied_by_kernel
 from secure_bloom.storage.files import Output, open_output
@@ -39,7 +33,7 @@ _BUFFER = 1024 * 1024
 _COPY = 8 * 1024 * 1024  # bytes that are read at a time
 
 
-class Pages(NamedTuple):
+class WrittenPages(NamedTuple):
     """Pages that were written: the stored size of each, and how many pairs they have."""
 
     sizes: np.ndarray
@@ -50,7 +44,7 @@ class WrittenPart(NamedTuple):
     """A part of a segment that was written, and its pages."""
 
     part: Part
-    pages: Pages
+    pages: WrittenPages
 
 
 def write_segment(filesystem: pa_fs.FileSystem, folder: str, key: IndexKey,
@@ -133,7 +127,7 @@ def write_after_parts(filesystem: pa_fs.FileSystem, folder: str, key: IndexKey, 
     sizes = np.concatenate([one.pages.sizes for one in parts])
     if sizes.size != geometry.num_pages:
         raise ValueError(f"the parts have {sizes.size:,} of {geometry.num_pages:,} pages")
-    written = Pages(sizes, sum(one.pages.pairs for one in parts))
+    written = WrittenPages(sizes, sum(one.pages.pairs for one in parts))
     sealer = key.segment(segment_id)
     with new_file(filesystem, folder, segment_id.hex() + SUFFIX) as file:
         return file.add_tail(segment_id, sealer, column_type, geometry, written,
@@ -188,7 +182,7 @@ class SegmentFile:
         self._written += end - start
 
     def add_pages(self, sealer: Sealer, geometry: Geometry, slices: Iterable[np.ndarray],
-                  slice_bits: int, first_slice: int = 0) -> Pages:
+                  slice_bits: int, first_slice: int = 0) -> WrittenPages:
         """Append the pages of successive slices."""
         sizes: list[int] = []
         pairs, pages_in_slice = 0, geometry.num_pages >> slice_bits
@@ -196,7 +190,7 @@ class SegmentFile:
             sizes += self._add_slice(sealer, geometry, some, number * pages_in_slice,
                                      pages_in_slice)
             pairs += some.size
-        return Pages(np.array(sizes, "<u4"), pairs)
+        return WrittenPages(np.array(sizes, "<u4"), pairs)
 
     def _add_slice(self, sealer: Sealer, geometry: Geometry, pairs: np.ndarray, first: int,
                    count: int) -> Iterator[int]:
@@ -218,7 +212,7 @@ class SegmentFile:
         return files.directory._replace(sizes=np.array(sizes))
 
     def add_tail(self, segment_id: bytes, sealer: Sealer, column_type: ColumnType,
-                 geometry: Geometry, written: Pages, files: FileDirectory,
+                 geometry: Geometry, written: WrittenPages, files: FileDirectory,
                  parts: tuple[Part, ...] = ()) -> SegmentInfo:
         """Append what follows all pages; return what the manifest records of the segment."""
         before = sum(part.size for part in parts)

@@ -24,7 +24,7 @@ from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest, Restamp
 from secure_bloom.index.pair_store import pairs_in_memory
 from secure_bloom.index.publishing import publish
-from secure_bloom.index.segment import SegmentInfo
+from secure_bloom.index.segment_info import SegmentInfo
 from secure_bloom.index.stamps import Stamp, stamp, stamps
 from secure_bloom.index.table import Table
 from secure_bloom.index.written_hashes import WrittenHashes

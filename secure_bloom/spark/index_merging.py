@@ -22,7 +22,8 @@ from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.index import Index
 from secure_bloom.index.merging import Keep, MergePlan
 from secure_bloom.index.sealing import ID_SIZE
-from secure_bloom.index.segment import Segment, SegmentInfo
+from secure_bloom.index.segment import Segment
+from secure_bloom.index.segment_info import SegmentInfo
 from secure_bloom.index.segment_writer import WrittenPart, write_after_parts, write_part
 from secure_bloom.index.table import Table
 from secure_bloom.keys.keyring import Keyring

@@ -27,7 +27,7 @@ from secure_bloom.index.folder import folder_name
 from secure_bloom.index.lookup import look_up
 from secure_bloom.index.manifest import Body
 from secure_bloom.index.sealing import MAGIC, IndexKey, ModuleType
-from secure_bloom.index.segment import SegmentInfo
+from secure_bloom.index.segment_info import SegmentInfo
 from secure_bloom.index.stamps import stamp
 from secure_bloom.index.table import Table
 from secure_bloom.keys import InMemoryKms

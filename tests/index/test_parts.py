@@ -19,7 +19,7 @@ from secure_bloom.errors import (
 from secure_bloom.index import Index, build, column_index, geometry, segment_writer
 from secure_bloom.index.compaction import compact
 from secure_bloom.index.geometry import Geometry
-from secure_bloom.index.segment import SegmentInfo
+from secure_bloom.index.segment_info import SegmentInfo
 from secure_bloom.index.segment_writer import write_after_parts
 from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import cached

@@ -26,7 +26,7 @@ from secure_bloom.index.building import SegmentBuilder
 from secure_bloom.index.file_entry import FileEntry
 from secure_bloom.index.manifest import Body, Manifest, Restamp, wrap_index_key
 from secure_bloom.index.sealing import MAGIC, IndexKey, ModuleType
-from secure_bloom.index.segment import Part, SegmentInfo
+from secure_bloom.index.segment_info import Part, SegmentInfo
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.cache import CachedKms
