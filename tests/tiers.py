@@ -34,7 +34,6 @@ import os
 import random
 import re
 import shutil
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -184,8 +183,8 @@ def pytest_collection_modifyitems(config, items):
         marks = _marks(item)
         for mark in sorted(marks):
             item.add_marker(mark)
-        if "spark" in item.fixturenames:
-            item.add_marker(pytest.mark.xdist_group(_spark_group(item)))
+        if "spark" in item.fixturenames:  # a module's tests share a process, and its session
+            item.add_marker(pytest.mark.xdist_group(f"spark {item.path.stem}"))
         marks |= {mark.name for mark in item.iter_markers()}
         is_left_out = marks & _left_out() or (chosen.name and not chosen.needs_server(item))
         (others if is_left_out else kept).append(item)
@@ -196,15 +195,6 @@ def pytest_collection_modifyitems(config, items):
         items[:] = few
     if hasattr(config, "workerinput"):  # several processes share the tests
         items[:] = longest_first(items, json.loads(DURATIONS.read_text()))
-
-
-def _spark_group(item) -> str:
-    """Return what the tests share a process with, and its session of Spark.
-
-    Where two processes have all of them, a third one does not start a JVM, too, which takes long.
-    """
-    name = item.path.stem
-    return f"spark {zlib.crc32(name.encode()) % 2 if tier == 'test' else name}"
 
 
 def _left_out() -> set[str]:

@@ -622,8 +622,9 @@ def test_a_weak_passphrase_is_warned_about(path, passphrase, why):
         ring.set_passphrase(None)
         ring.set_passphrase(passphrase)
         ring.subset(path.with_name("subset"), ["a"], passphrase=passphrase)
-    assert len(caught) == 3
-    assert {warning.filename for warning in caught} == {__file__}
+    ours = [one for one in caught if one.category is WeakPassphraseWarning]
+    assert len(ours) == 3  # others may come from objects of other tests
+    assert {warning.filename for warning in ours} == {__file__}
     assert not [warning for warning in caught if passphrase in str(warning.message)]
 
 
