@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import posixpath
 import random
 import secrets
 import time
@@ -30,7 +31,7 @@ from secure_bloom.policy.requirement import Requirement
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.leftovers import remove_leftovers_of
 from secure_bloom.storage.local_files import remove_checksum
-from secure_bloom.storage.table_names import STAGING
+from secure_bloom.storage.table_names import STAGING, table_of
 from secure_bloom.storage.threads import in_order
 from secure_bloom.storage.visibility import parquet_files
 
@@ -80,8 +81,9 @@ class Erasure:
         self._requirement = requirement
         _check_no_table(filesystem, path, erased.column)
         self.hash_key: bytes | None = None
-        self._indexes = TableIndexes(filesystem, path, self.keys)
         self.is_folder = filesystem.get_file_info(path).type == pa_fs.FileType.Directory
+        table = table_of(path if self.is_folder else posixpath.dirname(path))
+        self._indexes = TableIndexes(filesystem, table, self.keys)
 
     def run(self, *, dry_run: bool, max_share: float, hash_key: bytes | None,
             advance: Callable[[float], None]) -> EraseResult:

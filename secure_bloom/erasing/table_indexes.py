@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
@@ -19,7 +18,6 @@ from secure_bloom.index.purging import purge_columns
 from secure_bloom.index.sealing import IndexKey
 from secure_bloom.index.table import Table
 from secure_bloom.keys.retrieval import Keys
-from secure_bloom.storage.table_names import table_of
 
 _ERRORS = SecureBloomError, OSError, TypeError  # explicit keys open no index
 
@@ -30,15 +28,12 @@ class TableIndexes:
     Parameters
     ----------
     filesystem : pyarrow.fs.FileSystem
-    path : str
-        A folder of the table, or one of its files.
+    table : str
     keys : KeyRetriever or KmsClient, optional
     """
 
-    def __init__(self, filesystem: pa_fs.FileSystem, path: str, keys: Keys):
-        is_folder = filesystem.get_file_info(path).type == pa_fs.FileType.Directory
-        self._filesystem, self._keys = filesystem, keys
-        self._table = table_of(path if is_folder else posixpath.dirname(path))
+    def __init__(self, filesystem: pa_fs.FileSystem, table: str, keys: Keys):
+        self._filesystem, self._table, self._keys = filesystem, table, keys
         self._changes: list[FileChange] | None = None
 
     def keys(self) -> dict[str, IndexKey]:

@@ -156,4 +156,4 @@ class _Tasks:
         keys = client_or_no_keys(self.uri)
         return rewrite_for_job(job, number, path, self.erased, groups, keys,
                                lambda fraction: None, hash_key,
-                               index_keys=TableIndexes(job.filesystem, job.folder, keys).keys())
+                               index_keys=TableIndexes(job.filesystem, job.table, keys).keys())
