@@ -56,7 +56,7 @@ def narrowed(columns: Set[str] | None, condition_for: ConditionFor,
         return None
     indexes = found.indexes if isinstance(found, ListedIndexes) else found
     filesystem, folder = indexes.table.filesystem, indexes.folder
-    partition_schema, partitions = _partitions(table.folders)
+    partition_schema, partitions = _partitions(table.totals.folders or ())
     schema = common_schema([folder], [table.schema], partition_schema)
     row_filter = RowFilter(condition, schema)
     few = table.select(row_filter.alternatives_for(table.schema), partition_schema.names)

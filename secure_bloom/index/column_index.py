@@ -134,28 +134,25 @@ class ColumnIndex:
         """Return which listed files the index covers."""
         if listing is self.stamps or listing == self.stamps:  # the usual case, and faster
             return ListedCoverage(self._by_path, [])
-        places, known, uncovered = dict[str, Place](), self.places, list[str]()
-        if self.stamps is not None and len(listing) >= len(self.stamps):
-            uncovered = [path for path, stamp in listing.items() if self.stamps.get(path) != stamp]
-            if len(listing) - len(uncovered) == len(self.stamps):  # only files were added
-                return ListedCoverage(self._by_path, uncovered)
-            uncovered = []
-        for item in listing.items():
-            place = known.get(item)
-            if place is None:
-                uncovered.append(item[0])
-            else:
-                places[item[0]] = place
-        return ListedCoverage(places, uncovered)
+        places = {item[0]: place for item in listing.items()
+                  if (place := self.places.get(item)) is not None}
+        return ListedCoverage(places, [path for path in listing if path not in places])
 
-    def trusted(self) -> TrustedCoverage | None:
-        """Return which files the index covers, if those of its last update are all there are.
+    def is_of(self, generation: str | None) -> bool:
+        """Whether a table of this generation has the files of the last update, so no other ones.
+
+        That is so if only jobs of ours write to the table, and none has since then.
+        """
+        return generation is not None and generation == self.manifest.body.generation
+
+    def trusted(self, generation: str | None) -> TrustedCoverage | None:
+        """Return which files of a table of this generation the index covers.
 
         None if it must be told which of them exist.
         """
-        body = self.manifest.body
-        return None if body.listed is None or body.generation is None else TrustedCoverage(
-            self.segments, body.listed.files, self.removed, lambda: self.places)
+        listed = self.manifest.body.listed
+        return None if listed is None or not self.is_of(generation) else TrustedCoverage(
+            self.segments, listed.files, self.removed, lambda: self.places)
 
     @cached_property
     def removed(self) -> frozenset[str]:

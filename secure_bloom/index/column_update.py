@@ -14,8 +14,6 @@ from secure_bloom.index.publishing import discard_if_replaced, publish_manifest
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys.cache import CachedKms
 
-_MAX_FOLDERS = 4096  # that a manifest lists
-
 
 class ColumnUpdate:
     """An update of one index: what it covers, and how further segments are published.
@@ -77,7 +75,7 @@ class ColumnUpdate:
             groups += sum(count for path, stamp, count in zip(
                 rows.paths, rows.stamps, rows.row_group_counts, strict=True)
                 if path in restamped and stamp.size >= 0)
-        return totals(self._listing, groups)
+        return Listed.of(self._listing, groups).to_be_stored()
 
     def _earlier(self) -> dict[str, list[bytes]]:
         """Return the content of the files that are covered with another stamp, by path."""
@@ -89,13 +87,6 @@ class ColumnUpdate:
                 if path in uncovered and rows.stamps[number].size >= 0:
                     found.setdefault(path, []).append(rows.contents[number])
         return found
-
-
-def totals(listing: Mapping[str, Stamp], row_groups: int) -> Listed:
-    """Return the totals of listed files."""
-    folders = {path.rpartition("/")[0] for path in listing}
-    return Listed(len(listing), row_groups, sum(stamp.size for stamp in listing.values()),
-                  tuple(sorted(folders)) if len(folders) <= _MAX_FOLDERS else None)
 
 
 def publish_segments(folder: IndexFolder, kms: CachedKms | None, key: SentKey,

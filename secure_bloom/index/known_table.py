@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from secure_bloom.index.column_index import ColumnIndex
 from secure_bloom.index.coverage import Coverage, Place
-from secure_bloom.index.lookup import located
+from secure_bloom.index.lookup import found_rows
+from secure_bloom.index.manifest import Listed
 from secure_bloom.index.planning import FolderIndexes, ListedIndexes, hashes_of
 from secure_bloom.pruning.expressions import Alternatives
 from secure_bloom.pruning.found_rows import FoundRows, both, either
@@ -23,14 +24,6 @@ class FoundFiles(NamedTuple):
     rows: dict[str, FoundRows]
 
 
-class Totals(NamedTuple):
-    """Of all files: their number, their row groups, and their bytes."""
-
-    files: int
-    row_groups: int
-    bytes: int
-
-
 class KnownTable:
     """Files of one schema, all of which an index covers.
 
@@ -38,15 +31,14 @@ class KnownTable:
     ----------
     schema : pyarrow.Schema
         Of all files.
-    totals : Totals
-    folders : tuple of str
-        Those that have the files, relative to the folder that is read.
+    totals : Listed
+        Of all files; their folders are known, and relative to the folder that is read.
     """
 
     def __init__(self, indexes: FolderIndexes, index: ColumnIndex, coverage: Coverage,
-                 schema: pa.Schema, totals: Totals, folders: tuple[str, ...]):
+                 schema: pa.Schema, totals: Listed):
         self._indexes, self._index, self._coverage = indexes, index, coverage
-        self.schema, self.totals, self.folders = schema, totals, folders
+        self.schema, self.totals = schema, totals
 
     @classmethod
     def unlisted(cls, indexes: FolderIndexes, columns: Iterable[str]) -> KnownTable | None:
@@ -60,13 +52,11 @@ class KnownTable:
             index, generation = indexes.open_first(column)
             if index is None or not indexes.trusts_generation(index):
                 continue
-            listed, coverage = index.manifest.body.listed, index.trusted()
-            if coverage is None or listed is None or listed.folders is None or not listed.files \
-                    or generation != index.manifest.body.generation:
+            listed, coverage = index.manifest.body.listed, index.trusted(generation)
+            if coverage is None or listed is None or listed.folders is None or not listed.files:
                 continue
             if indexes.check(index, coverage) and index.only_schema is not None:
-                return cls(indexes, index, coverage, index.only_schema,
-                           Totals(listed.files, listed.row_groups, listed.bytes), listed.folders)
+                return cls(indexes, index, coverage, index.only_schema, listed)
         return None
 
     @classmethod
@@ -79,12 +69,9 @@ class KnownTable:
             if opened is None or opened[1].uncovered or opened[0].only_schema is None:
                 continue
             index, coverage = opened
-            start = len(listed.indexes.table.prefix(listed.indexes.folder))
-            folders = {path.rpartition("/")[0] for path in listed.listing}
-            return cls(listed.indexes, index, coverage, opened[0].only_schema,
-                       Totals(len(listed.listing), index.num_row_groups(coverage),
-                              sum(stamp.size for stamp in listed.listing.values())),
-                       tuple(sorted(folder[start:] for folder in folders)))
+            totals = Listed.of(listed.listing, index.num_row_groups(coverage),
+                               listed.indexes.table.prefix(listed.indexes.folder))
+            return cls(listed.indexes, index, coverage, opened[0].only_schema, totals)
         return None
 
     def select(self, alternatives: Alternatives, excluded: Iterable[str]) -> FoundFiles | None:
@@ -130,10 +117,6 @@ class KnownTable:
         hits = self._index.find_hashes(hashes_of(values))
         if any(one.unanswered.size for one in hits):
             return None
-        found: dict[str, dict[int, int]] = {}
-        for one in hits:
-            for _, path, file, group, parts in located(self._coverage, one):
-                places[path] = Place(one.segment, file)
-                of_file = found.setdefault(path, {})
-                of_file[group] = of_file.get(group, 0) | parts
-        return dict(found)
+        rows, found = found_rows(self._coverage, hits)
+        places |= found
+        return rows

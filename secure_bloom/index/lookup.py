@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from secure_bloom.display import Result, count
 from secure_bloom.index.column_index import ColumnIndex, Hits
-from secure_bloom.index.coverage import Coverage
+from secure_bloom.index.coverage import Coverage, Place
+from secure_bloom.pruning.found_rows import FoundRows
 from secure_bloom.sbbf.probes import is_scalar
 
 
@@ -78,6 +79,19 @@ def located(coverage: Coverage, hits: Hits) -> Iterator[tuple[int, str, int, int
             hits.parts.tolist(), strict=True):
         if path is not None and covers(path, (segment, file)):
             yield value, path, file, group, parts
+
+
+def found_rows(coverage: Coverage, hits: Iterable[Hits]) \
+        -> tuple[dict[str, FoundRows], dict[str, Place]]:
+    """Return the rows that hits name in covered files, and where these files are, by path."""
+    rows: dict[str, dict[int, int]] = {}
+    places: dict[str, Place] = {}
+    for one in hits:
+        for _, path, file, group, parts in located(coverage, one):
+            of_file = rows.setdefault(path, {})
+            of_file[group] = of_file.get(group, 0) | parts
+            places[path] = Place(one.segment, file)
+    return dict(rows), places
 
 
 def all_row_groups(index: ColumnIndex, coverage: Coverage, segment: int) \

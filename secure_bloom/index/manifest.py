@@ -59,6 +59,7 @@ from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.storage.small_files import parse_json
 
 FORMATS = {magic.decode(): magic for magic in (MAGIC, SBX2)}
+_MAX_FOLDERS = 4096  # that a manifest lists
 _MAX_SEGMENTS = 1000  # merging keeps far fewer
 _MAX_VALUES = 16, 64  # of JSON, around the sealed body
 
@@ -96,6 +97,21 @@ class Listed:
         if any(type(one) is not int or not 0 <= one < 2**63 for one in numbers) \
                 or any(type(one) is not str for one in texts):
             raise TypeError
+
+    @classmethod
+    def of(cls, listing: Mapping[str, Stamp], row_groups: int, prefix: str = "") -> Listed:
+        """Return the totals of listed files, whose paths all begin with a prefix.
+
+        Their folders are all known, and without the prefix.
+        """
+        start = len(prefix)
+        folders = {path.rpartition("/")[0][start:] for path in listing}
+        return cls(len(listing), row_groups, sum(stamp.size for stamp in listing.values()),
+                   tuple(sorted(folders)))
+
+    def to_be_stored(self) -> Listed:
+        """Return the totals without the folders if there are many."""
+        return self if len(self.folders or ()) <= _MAX_FOLDERS else replace(self, folders=None)
 
     @classmethod
     def from_json(cls, fields: Any) -> Listed | None:

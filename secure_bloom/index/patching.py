@@ -18,13 +18,12 @@ import numpy as np
 from secure_bloom.errors import SecureBloomError
 from secure_bloom.index.column_index import ColumnIndex, open_column
 from secure_bloom.index.column_segments import leaf_column, refusal
-from secure_bloom.index.column_update import totals
 from secure_bloom.index.coverage import Place
 from secure_bloom.index.file_change import FileChange
 from secure_bloom.index.file_entry import FileEntry, footer_digest
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.geometry import place_of
-from secure_bloom.index.manifest import Body
+from secure_bloom.index.manifest import Body, Listed
 from secure_bloom.index.publishing import discard_if_replaced, publish
 from secure_bloom.index.segment import Segment
 from secure_bloom.index.segment_info import SegmentInfo
@@ -170,7 +169,8 @@ class _Patch(NamedTuple):
         if body.is_exclusive and generation is not None \
                 and generation == self.table.generation():
             groups = sum(info.row_groups for info in body.segments)
-            body = replace(body, generation=generation, listed=totals(self.listing, groups))
+            body = replace(body, generation=generation, 
+                           listed=Listed.of(self.listing, groups).to_be_stored())
 
         def change(newest: Body) -> Body | None:
             return body if newest == before != body else None

@@ -28,7 +28,7 @@ from secure_bloom.index.file_entry import FileEntry
 from secure_bloom.index.folder import indexed_columns
 from secure_bloom.index.identity import Identity, allowed_keys, check_sample
 from secure_bloom.index.known_files import KnownFiles
-from secure_bloom.index.lookup import located
+from secure_bloom.index.lookup import found_rows
 from secure_bloom.index.stamps import Stamp, stamps
 from secure_bloom.index.table import Table, known_listing, open_with_generation
 from secure_bloom.keys.cache import CachedKms
@@ -79,7 +79,7 @@ class FolderIndexes:
         self.table, self.folder = Table(filesystem, table_of(folder)), folder
         self.columns, self._is_required, self._files = columns, is_required, files
         self.opens_all = opens_all
-        self._opened_first: dict[str, ColumnIndex | None] = {}
+        self._opened_first: dict[str, tuple[ColumnIndex | None, str | None]] = {}
         self._kms = keys if isinstance(keys, CachedKms) else None
 
     @classmethod
@@ -115,8 +115,9 @@ class FolderIndexes:
         [column] = self.columns
         if self.table.filesystem.type_name == "local" or column in self._opened_first \
                 or self._has_generation(column):
-            only = self.open(column)
-            listing = self._listing(only if self.trusts_generation(only) else None, check)
+            only, generation = self._with_generation(column)
+            listing = self._listing(only if self.trusts_generation(only) else None, check,
+                                    generation)
         else:  # each of the two takes several requests
             with ThreadPoolExecutor(1) as pool:
                 listed = pool.submit(self._listing, None, check)
@@ -124,7 +125,8 @@ class FolderIndexes:
                 listing = listed.result()
         return ListedIndexes(self, listing, [] if only is None else [only])
 
-    def _listing(self, index: ColumnIndex | None, check: Check | None) -> Mapping[str, Stamp]:
+    def _listing(self, index: ColumnIndex | None, check: Check | None,
+                 generation: str | None = None) -> Mapping[str, Stamp]:
         filesystem = self.table.filesystem
         if self._files is not None and filesystem.type_name == "local":
             prefix = self.table.full_path("")
@@ -133,7 +135,7 @@ class FolderIndexes:
                             stamps(filesystem, infos), strict=True))
         # In a store, listings may show other times than requests for single files.
         found = None if index is None else self.attempt(
-            index.column, lambda: known_listing(self.table, index, self.folder))
+            index.column, lambda: known_listing(self.table, index, generation, self.folder))
         return self.table.listing(self.folder, check) if found is None else found
 
     def trusts_generation(self, index: ColumnIndex | None) -> bool:
@@ -149,9 +151,15 @@ class FolderIndexes:
     def open(self, column: str) -> ColumnIndex | None:
         """Open the newest version of the index of a column; None if it cannot be used."""
         if column in self._opened_first:
-            return self._opened_first.pop(column)
+            return self._opened_first.pop(column)[0]
         return self.attempt(column, lambda: open_column(self.table.filesystem, self.table.path,
                                                         column, self._kms))
+
+    def _with_generation(self, column: str) -> tuple[ColumnIndex | None, str | None]:
+        """Open an index, and return it with the generation of the table."""
+        if column in self._opened_first:
+            return self._opened_first.pop(column)
+        return open_with_generation(self.table, column, lambda: self.open(column))
 
     def open_first(self, column: str) -> tuple[ColumnIndex | None, str | None]:
         """Open an index that may be trusted, before the files are listed; else return None.
@@ -165,9 +173,8 @@ class FolderIndexes:
         is_costly = self.table.filesystem.type_name != "local"
         if is_costly and known is not None and known.manifest.body.generation is None:
             return None, None
-        found, generation = open_with_generation(self.table, column, lambda: self.open(column))
-        self._opened_first[column] = found
-        return found, generation
+        found = self._opened_first[column] = self._with_generation(column)
+        return found
 
     def check(self, index: ColumnIndex, coverage: Coverage) -> bool:
         """Whether an index may be used, according to some of the files that it covers."""
@@ -330,12 +337,7 @@ class ListedIndexes:
             if len(answered) == len(hits) else {
                 path: NO_ROWS for path, place in coverage.places.items()
                 if place.segment in answered}
-        with_rows: dict[str, dict[int, int]] = {}
-        for one in hits:
-            for _, path, _, group, parts in \
-                    located(coverage, one) if one.segment in answered else ():
-                of_file = with_rows.setdefault(path, {})
-                of_file[group] = of_file.get(group, 0) | parts
+        with_rows, _ = found_rows(coverage, (one for one in hits if one.segment in answered))
         return found | with_rows
 
     def opened(self, column: str) -> tuple[ColumnIndex, Coverage] | None:

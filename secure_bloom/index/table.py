@@ -79,15 +79,6 @@ class Table(NamedTuple):
         return hashlib.sha256(content).hexdigest()
 
 
-def is_trusted(table: Table, index: ColumnIndex) -> bool:
-    """Whether the table has the files of the last update of an index, so none need be listed.
-
-    That is so if only jobs of ours write to the table, and none has since then.
-    """
-    generation = index.manifest.body.generation
-    return generation is not None and generation == table.generation()
-
-
 def open_with_generation(table: Table, column: str, open_index: Callable[[], _Opened]) \
         -> tuple[_Opened, str | None]:
     """Open an index, and return it with the generation of the table; in stores at the same time.
@@ -111,21 +102,19 @@ def coverage_for(table: Table, index: ColumnIndex, generation: str | None) -> Co
 
     They are listed if that is necessary.
     """
-    recorded = index.manifest.body.generation
-    is_current = recorded is not None and recorded == generation
-    trusted = index.trusted() if is_current else None
+    trusted = index.trusted(generation)
     if trusted is not None:
         return trusted
-    listing = known_listing(table, index)
+    listing = known_listing(table, index, generation)
     return index.coverage(table.listing() if listing is None else listing)
 
 
-def known_listing(table: Table, index: ColumnIndex, folder: str | None = None) \
-        -> dict[str, Stamp] | None:
+def known_listing(table: Table, index: ColumnIndex, generation: str | None,
+                  folder: str | None = None) -> dict[str, Stamp] | None:
     """Return what :meth:`Table.listing` returns, from an index; None: the table must be listed."""
-    if not is_trusted(table, index):
+    if not index.is_of(generation):
         return None
-    removed, prefix = set(index.manifest.body.removed), table.prefix(folder or table.path)
+    removed, prefix = index.removed, table.prefix(folder or table.path)
     known = index.stamps
     if known is None or (not removed and not prefix):  # None: there are two versions of a file
         return known

@@ -13,7 +13,6 @@ from secure_bloom.errors import SecureBloomError
 from secure_bloom.index import Index, build, file_table, patching, segment_patch, segment_writer
 from secure_bloom.index.geometry import MAX_GROUP_BITS
 from secure_bloom.index.sealing import IndexKey
-from secure_bloom.index.table import is_trusted
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.probes import value_hashes
 from tests.cases import for_each
@@ -173,7 +172,7 @@ def test_an_exclusive_index_stays_trusted(tmp_path):
     assert [one.id for one in index.manifest.body.segments] \
         == [one.id for one in before.manifest.body.segments]
     table = Index.open(tmp_path / "t", KMS)
-    assert is_trusted(table._table, index)
+    assert index.is_of(table._table.generation())
     found = table.lookup("ssn", ["1-000006", "1-000007", "0-000007"])
     assert [len(one) for one in found.row_groups] == [1, 0, 1] and not found.uncovered
     listed = index.manifest.body.listed
