@@ -118,7 +118,6 @@ class _Rows(NamedTuple):
     row_group_counts: list[int]
     row_counts: list[int]
     contents: list[bytes]
-    footers: list[bytes]
     schema_ids: list[int]
     has_ranges: list[bool]
 
@@ -285,7 +284,7 @@ class FileTable:
         Raises FormatError if two entries that cover a file have the same path, or if the pages
         are much larger than what is stored of them.
         """
-        found = _Rows([], [], [], [], [], [], [], [])
+        found = _Rows([], [], [], [], [], [], [])
         size = stored = 0
         for page, stored_size in zip(self.all_pages(), self.directory.sizes.tolist(), strict=True):
             size, stored = size + page.nbytes, stored + stored_size
@@ -297,7 +296,6 @@ class FileTable:
             found.row_group_counts.extend(columns["row_groups"])
             found.row_counts.extend(columns["rows"])
             found.contents.extend(columns["content"])
-            found.footers.extend(columns["footer"])
             found.schema_ids.extend(columns["schema"])
             found.has_ranges.extend(map(bool, columns["has_ranges"]))
         covered = [path for path, stamp in zip(found.paths, found.stamps, strict=True)
