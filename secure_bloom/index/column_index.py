@@ -112,13 +112,31 @@ class ColumnIndex:
             if not restamped and not rows.has_void:  # the usual case, and faster
                 found.update(zip(zip(rows.paths, rows.stamps, strict=True), places, strict=True))
                 continue
-            for place, path, stamp in zip(places, rows.paths, rows.stamps, strict=True):
-                again = restamped.get(path)
-                if again is not None and again.content == rows.contents[place.file]:
-                    stamp = stamp if stamp.size < 0 else again.stamp
+            for place, path, content, stamp in zip(places, rows.paths, rows.contents, rows.stamps,
+                                                   strict=True):
                 if stamp.size >= 0:
-                    found[path, stamp] = place
+                    found[path, self._newest(path, content, stamp)] = place
         return found
+
+    def entries(self) -> Iterator[tuple[str, Stamp, bytes, int]]:
+        """Yield path, newest stamp, content and number of row groups of each covered file.
+
+        Each call reads the entries again.
+        """
+        for page in (page for segment in self.segments for page in segment.files.all_pages()):
+            columns = page.columns
+            stamps = zip(columns["size"].tolist(), columns["mtime_ns"].tolist(), page.tags,
+                         strict=True)
+            for path, stamp, content, row_groups in zip(
+                    page.paths, stamps, columns["content"].tolist(),
+                    columns["row_groups"].tolist(), strict=True):
+                if stamp[0] >= 0:
+                    yield path, self._newest(path, content, Stamp._make(stamp)), content, row_groups
+
+    def _newest(self, path: str, content: bytes, stamp: Stamp) -> Stamp:
+        """Return the newest stamp of an entry that is known."""
+        again = self.manifest.body.restamped.get(path)
+        return again.stamp if again is not None and again.content == content else stamp
 
     @cached_property
     def stamps(self) -> dict[str, Stamp] | None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError
 from secure_bloom.index.column_index import ColumnIndex
 from secure_bloom.index.column_segments import SegmentMaker, Segments, SentKey
+from secure_bloom.index.comparison import Comparison
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Body, Listed, Manifest
 from secure_bloom.index.publishing import discard_if_replaced, publish_manifest
@@ -30,9 +31,10 @@ class ColumnUpdate:
     def __init__(self, folder: IndexFolder, index: ColumnIndex, kms: CachedKms | None,
                  listing: Mapping[str, Stamp]):
         self._folder, self._index, self._kms, self._listing = folder, index, kms, listing
-        self.coverage = index.coverage(listing)
+        self._comparison = Comparison(index, listing)
         self.key = SentKey(index.manifest)
-        self.earlier: Mapping[str, Sequence[bytes]] = self._earlier()
+        self.uncovered = self._comparison.uncovered
+        self.earlier: Mapping[str, Sequence[bytes]] = self._comparison.earlier
 
     @property
     def column(self) -> str:
@@ -49,7 +51,7 @@ class ColumnUpdate:
 
         ``generation`` is that of the table if all its files are covered then, else None.
         """
-        removed = {path for path, *_ in self._index.places} - self._listing.keys()
+        removed = self._comparison.removed
         started = set(self._index.manifest.body.segments)
         listed = None if generation is None else self._listed(made)
 
@@ -66,27 +68,12 @@ class ColumnUpdate:
     def _listed(self, made: Sequence[Segments]) -> Listed | None:
         """Return the totals of all listed files; None if the index knows versions of a file."""
         restamped = {path for one in made for path in one.restamped}
-        if self._index.stamps is None or not self.earlier.keys() <= restamped:
+        if self._comparison.has_several_versions or not self.earlier.keys() <= restamped:
             return None
-        groups = self._index.num_row_groups(self.coverage)
+        groups = self._comparison.row_groups
         groups += sum(info.row_groups for one in made for info in one.segments)
-        for segment in self._index.segments if restamped else ():
-            rows = segment.files.rows
-            groups += sum(count for path, stamp, count in zip(
-                rows.paths, rows.stamps, rows.row_group_counts, strict=True)
-                if path in restamped and stamp.size >= 0)
+        groups += sum(self._comparison.others[path][0].row_groups for path in restamped)
         return Listed.of(self._listing, groups).to_be_stored()
-
-    def _earlier(self) -> dict[str, list[bytes]]:
-        """Return the content of the files that are covered with another stamp, by path."""
-        uncovered: set[str] = set(self.coverage.uncovered)
-        found: dict[str, list[bytes]] = {}
-        for segment in self._index.segments if uncovered else ():
-            rows = segment.files.rows
-            for number, path in enumerate(rows.paths):
-                if path in uncovered and rows.stamps[number].size >= 0:
-                    found.setdefault(path, []).append(rows.contents[number])
-        return found
 
 
 def publish_segments(folder: IndexFolder, kms: CachedKms | None, key: SentKey,

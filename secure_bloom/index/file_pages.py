@@ -22,10 +22,10 @@ the decompressed bytes are bounded, and nothing else is allocated by what it cla
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,8 +39,6 @@ _COUNT = struct.Struct("<i")
 _SBX2 = (("size", "<i8"), ("mtime_ns", "<i8"), ("rows", "<i8"), ("row_groups", "<i4"),
          ("schema", "<i4"), ("content", f"V{DIGEST_SIZE}"), ("footer", f"V{DIGEST_SIZE}"))
 _COLUMNS = (*_SBX2, ("has_ranges", "i1"))
-
-_Text = TypeVar("_Text", str, bytes)
 
 
 class FilePage:
@@ -101,8 +99,8 @@ class FilePage:
             at += columns[name].nbytes
         if is_sbx2:
             columns["has_ranges"] = np.ones(count, "i1")
-        paths, at = unpacked(data, at, count, _text)
-        tags, at = unpacked(data, at, count, _text)
+        paths, at = _unpacked_names(data, at, count)
+        tags, at = _unpacked_names(data, at, count)
         return cls(columns, paths, tags, schemas), at
 
     def check(self) -> None:
@@ -182,20 +180,30 @@ def packed(texts: Iterable[bytes]) -> bytes:
     return np.array([len(text) for text in texts], "<i4").tobytes() + b"".join(texts)
 
 
-def unpacked(data: bytes, at: int, count: int, read: Callable[[bytes], _Text]) \
-        -> tuple[list[_Text], int]:
+def unpacked(data: bytes, at: int, count: int) -> tuple[list[bytes], int]:
     """Return some texts that are stored at a position, and where they end."""
+    ends = _ends(data, at, count)
+    return [data[first:last] for first, last in pairwise(ends)], ends[-1]
+
+
+def _unpacked_names(data: bytes, at: int, count: int) -> tuple[list[str], int]:
+    """Do the same with UTF-8; nearly all names are ASCII, which need not be decoded singly."""
+    ends = _ends(data, at, count)
+    whole = data[ends[0]:ends[-1]]
+    if not whole.isascii():
+        return [data[first:last].decode() for first, last in pairwise(ends)], ends[-1]
+    text, start = whole.decode(), ends[0]
+    return [text[first - start:last - start] for first, last in pairwise(ends)], ends[-1]
+
+
+def _ends(data: bytes, at: int, count: int) -> list[int]:
+    """Return where texts begin that are stored at a position, and where the last one ends."""
     if count < 0:
         raise ValueError
-    lengths = np.frombuffer(data, "<i4", count, at).tolist()
-    start = at + 4 * count
-    if lengths and min(lengths) < 0:
+    lengths = np.frombuffer(data, "<i4", count, at)
+    if count and lengths.min() < 0:
         raise ValueError
-    ends = list(accumulate(lengths, initial=start))
+    ends = list(accumulate(lengths.tolist(), initial=at + 4 * count))
     if ends[-1] > len(data):
         raise ValueError
-    return [read(data[first:last]) for first, last in pairwise(ends)], ends[-1]
-
-
-def _text(data: bytes) -> str:
-    return data.decode()
+    return ends

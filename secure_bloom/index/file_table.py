@@ -74,7 +74,7 @@ class FileDirectory(NamedTuple):
                 raise ValueError
             groups = np.frombuffer(data, "<i4", num_pages, at).astype(np.int64)
             sizes = np.frombuffer(data, "<i4", num_pages, at + 4 * num_pages).astype(np.int64)
-            schemas, at = unpacked(data, at + 8 * num_pages, num_schemas, bytes)
+            schemas, at = unpacked(data, at + 8 * num_pages, num_schemas)
             if at != len(data) or min(groups.min(), sizes.min()) < 0 \
                     or groups.sum() > MAX_ROW_GROUPS:
                 raise ValueError
@@ -183,7 +183,7 @@ class FileTable:
             num_files, num_schemas = _SBX2_HEADER.unpack_from(data)
             schemas: list[bytes] = []  # they follow
             page, at = FilePage.read(data, _SBX2_HEADER.size, num_files, schemas, is_sbx2=True)
-            found, at = unpacked(data, at, num_schemas, bytes)
+            found, at = unpacked(data, at, num_schemas)
             schemas += found
             page.check()
             if at != len(data) or page.num_row_groups > MAX_ROW_GROUPS:
@@ -269,27 +269,29 @@ class FileTable:
     # --- all rows --------------------------------------------------------------------------------
 
     def all_pages(self) -> Iterator[FilePage]:
-        """Yield all pages, of which some are read together."""
-        ends, first = np.cumsum(self.directory.sizes), 0
+        """Yield all pages, of which some are read together.
+
+        Raises FormatError if they are much larger than what is stored of them.
+        """
+        ends, first, size = np.cumsum(self.directory.sizes), 0, 0
         while first < ends.size:
             start = ends[first] - self.directory.sizes[first]
             last = max(int(np.searchsorted(ends, start + _TOGETHER, "right")), first + 1)
-            yield from self.pages(first, last)
+            for number, page in enumerate(self.pages(first, last), first):
+                size += page.nbytes
+                if size > max(MAX_BYTES, _MOST_DENSE * int(ends[number])):
+                    raise _invalid()
+                yield page
             first = last
 
     @cached_property
     def rows(self) -> _Rows:
         """All rows; they stay in memory.
 
-        Raises FormatError if two entries that cover a file have the same path, or if the pages
-        are much larger than what is stored of them.
+        Raises FormatError if two entries that cover a file have the same path.
         """
         found = _Rows([], [], [], [], [], [], [])
-        size = stored = 0
-        for page, stored_size in zip(self.all_pages(), self.directory.sizes.tolist(), strict=True):
-            size, stored = size + page.nbytes, stored + stored_size
-            if size > max(MAX_BYTES, _MOST_DENSE * stored):
-                raise _invalid()
+        for page in self.all_pages():
             columns = {name: column.tolist() for name, column in page.columns.items()}
             found.paths.extend(page.paths)
             found.stamps.extend(map(Stamp, columns["size"], columns["mtime_ns"], page.tags))
@@ -305,8 +307,15 @@ class FileTable:
         return found
 
     def check(self) -> None:
-        """Read all rows; raise FormatError if something is wrong with them."""
-        self.rows  # noqa: B018 - it is kept
+        """Read all pages; raise FormatError if something is wrong with them.
+
+        Hashes of the paths are compared, so that not all paths need to be in memory.
+        """
+        hashes = np.sort(np.fromiter(
+            (hash(path) for page in self.all_pages() for path in page.covered_paths
+             if path is not None), np.int64))
+        if (hashes[1:] == hashes[:-1]).any():
+            self.rows  # noqa: B018 - it compares the paths
 
     @property
     def has_large_row_groups(self) -> bool:

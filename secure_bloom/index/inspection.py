@@ -19,6 +19,7 @@ from secure_bloom.errors import (
     SecureBloomError,
 )
 from secure_bloom.index.column_index import ColumnIndex, with_newest
+from secure_bloom.index.comparison import Comparison
 from secure_bloom.index.folder import MANIFEST, IndexFolder, folder_name
 from secure_bloom.index.manifest import StoredManifest
 from secure_bloom.index.stamps import Stamp
@@ -168,7 +169,7 @@ def _add_manifest(info: IndexInfo, stored: StoredManifest) -> None:
 
 
 def _add_content(info: IndexInfo, index: ColumnIndex, listing: Mapping[str, Stamp]) -> None:
-    body, coverage = index.manifest.body, index.coverage(listing)
+    body, uncovered = index.manifest.body, len(Comparison(index, listing).uncovered)
     segments = body.segments
     info.version, info.is_exclusive = index.manifest.version, body.is_exclusive
     info.segments = len(segments)
@@ -176,4 +177,4 @@ def _add_content(info: IndexInfo, index: ColumnIndex, listing: Mapping[str, Stam
     info.row_groups = sum(segment.row_groups for segment in segments)
     info.pairs = sum(segment.pairs for segment in segments)
     info.bytes = sum(segment.size for segment in segments)
-    info.covered, info.uncovered = coverage.num_covered, len(coverage.uncovered)
+    info.covered, info.uncovered = len(listing) - uncovered, uncovered

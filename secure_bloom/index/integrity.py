@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from secure_bloom.errors import FormatError, SecureBloomError
 from secure_bloom.findings import CheckResult, Finding
 from secure_bloom.index.column_index import ColumnIndex
 from secure_bloom.index.column_segments import Portion, column_hashes, leaf_column
+from secure_bloom.index.comparison import Comparison
 from secure_bloom.index.coverage import Place
 from secure_bloom.index.file_entry import FileEntry, content_id, footer_digest
 from secure_bloom.index.folder import IndexFolder
@@ -92,20 +94,21 @@ class ColumnVerification:
             raise FileNotFoundError(f"there is no index of column {self._folder.column!r}")
         index = self._open_valid(manifest)
         listing = self._table.listing()
-        places = index.coverage(listing).places
-        compared = list(places)
-        if sample is not None and sample < len(compared):
-            compared = sorted(random.SystemRandom().sample(compared, sample))
-        identified = sorted({*listing, *_entries(index)}) if integrity else []
+        comparison = Comparison(index, listing)
+        wanted = comparison.covered()
+        if sample is not None and sample < len(wanted):
+            wanted = random.SystemRandom().sample(wanted, sample)
+        compared = sorted(_places(index, {path: listing[path] for path in wanted}))
+        identified = sorted({*listing, *comparison.removed}) if integrity else []
         total = max(1, len(compared) + len(identified))
-        for number, path in enumerate(compared):
+        for number, (path, place) in enumerate(compared):
             advance(number / total)
-            self._compare(index, path, listing[path], places[path])
-        if integrity:
-            entries = _entries(index)
-            for number, path in enumerate(identified, len(compared)):
-                advance(number / total)
-                self._identify(path, listing.get(path), entries.get(path, []))
+            self._compare(index, path, listing[path], place)
+        versions = _versions(index) if integrity else {}
+        for number, path in enumerate(identified, len(compared)):
+            advance(number / total)
+            entries = sorted(map(index.entry, versions.get(path, ())), key=attrgetter("mtime_ns"))
+            self._identify(path, listing.get(path), entries)
         advance(1.0)
 
     # --- segments --------------------------------------------------------------------------------
@@ -259,16 +262,28 @@ def _batches(segment: Segment) -> Iterator[tuple[int, int]]:
             first = page
 
 
-def _entries(index: ColumnIndex) -> dict[str, list[FileEntry]]:
-    """Return the versions of each file that the index knows, the oldest first."""
-    found: dict[str, list[FileEntry]] = {}
+def _places(index: ColumnIndex, wanted: dict[str, Stamp]) -> Iterator[tuple[str, Place]]:
+    """Yield where some covered files are, with their stamps."""
+    for path, place in _all_places(index):
+        if path in wanted and index.entry(place).stamp == wanted[path]:
+            del wanted[path]  # two updates at once can both have added it
+            yield path, place
+
+
+def _versions(index: ColumnIndex) -> dict[str, list[Place]]:
+    """Return where the versions are that the index knows of each file."""
+    found: dict[str, list[Place]] = {}
+    for path, place in _all_places(index):
+        found.setdefault(path, []).append(place)
+    return found
+
+
+def _all_places(index: ColumnIndex) -> Iterator[tuple[str, Place]]:
     for number, segment in enumerate(index.segments):
-        for file in range(len(segment.files)):
-            entry = index.entry(Place(number, file))
-            if not entry.is_void:
-                found.setdefault(entry.path, []).append(entry)
-    return {path: sorted(entries, key=lambda entry: entry.mtime_ns)
-            for path, entries in found.items()}
+        paths = (path for page in segment.files.all_pages() for path in page.covered_paths)
+        for file, path in enumerate(paths):
+            if path is not None:
+                yield path, Place(number, file)
 
 
 def verify_columns(table: Table, columns: list[str], kms: CachedKms | None, sample: int | None,

@@ -179,7 +179,7 @@ class TableUpdate:
         """The columns that do not cover a file, by its path; without files that all cover."""
         found: dict[str, list[str]] = {}
         for update in self.columns:
-            for path in update.coverage.uncovered:
+            for path in update.uncovered:
                 found.setdefault(path, []).append(update.column)
         return found
 
