@@ -23,6 +23,7 @@ from secure_bloom.errors import (
 )
 from secure_bloom.index.coverage import Coverage, ListedCoverage, Place, TrustedCoverage
 from secure_bloom.index.file_entry import FileEntry
+from secure_bloom.index.file_pages import FilePage
 from secure_bloom.index.file_table import parsed_schema
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest, StoredManifest
@@ -118,20 +119,19 @@ class ColumnIndex:
                     found[path, self._newest(path, content, stamp)] = place
         return found
 
-    def entries(self) -> Iterator[tuple[str, Stamp, bytes, int]]:
-        """Yield path, newest stamp, content and number of row groups of each covered file.
+    def pages(self) -> Iterator[FilePage]:
+        """Yield the pages of files of all segments; each call reads them again."""
+        for segment in self.segments:
+            yield from segment.files.all_pages()
 
-        Each call reads the entries again.
-        """
-        for page in (page for segment in self.segments for page in segment.files.all_pages()):
-            columns = page.columns
-            stamps = zip(columns["size"].tolist(), columns["mtime_ns"].tolist(), page.tags,
-                         strict=True)
-            for path, stamp, content, row_groups in zip(
-                    page.paths, stamps, columns["content"].tolist(),
-                    columns["row_groups"].tolist(), strict=True):
-                if stamp[0] >= 0:
-                    yield path, self._newest(path, content, Stamp._make(stamp)), content, row_groups
+    def entries(self, page: FilePage) -> Iterator[tuple[str, Stamp, bytes, int]]:
+        """Yield path, newest stamp, content and number of row groups of each covered file."""
+        columns = page.columns
+        for path, stamp, content, row_groups in zip(
+                page.paths, page.stamps(), columns["content"].tolist(),
+                columns["row_groups"].tolist(), strict=True):
+            if stamp[0] >= 0:
+                yield path, self._newest(path, content, Stamp._make(stamp)), content, row_groups
 
     def _newest(self, path: str, content: bytes, stamp: Stamp) -> Stamp:
         """Return the newest stamp of an entry that is known."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from secure_bloom.index.column_index import ColumnIndex
@@ -42,17 +42,27 @@ class Comparison:
     def __init__(self, index: ColumnIndex, listing: Mapping[str, Stamp]):
         self.row_groups, self.removed = 0, set[str]()
         self.others: dict[str, list[OtherVersion]] = {}
-        left = dict(listing)
-        for path, stamp, content, row_groups in index.entries():
-            if left.get(path) == stamp:
-                del left[path]
+        self._listing, self._left = listing, dict(listing)
+        restamped = index.manifest.body.restamped.keys()
+        for page in index.pages():
+            if restamped.isdisjoint(page.paths) \
+                    and list(map(self._left.get, page.paths)) == page.stamps():  # nearly always
+                self.row_groups += page.num_row_groups
+                for path in page.paths:
+                    self._left.pop(path, None)
+            else:
+                self._add(index.entries(page))
+        self.uncovered = list(self._left)
+
+    def _add(self, entries: Iterable[tuple[str, Stamp, bytes, int]]) -> None:
+        for path, stamp, content, row_groups in entries:
+            if self._left.get(path) == stamp:
+                del self._left[path]
                 self.row_groups += row_groups
-            elif path not in listing:
+            elif path not in self._listing:
                 self.removed.add(path)
-            elif listing[path] != stamp:
+            elif self._listing[path] != stamp:
                 self.others.setdefault(path, []).append(OtherVersion(stamp, content, row_groups))
-        self.uncovered = list(left)
-        self._listing, self._left = listing, left
 
     def covered(self) -> list[str]:
         """Return the paths of the listed files that the index covers."""

@@ -144,6 +144,11 @@ class FilePage:
         return list(map(FileEntry._make, zip(*(values[name] for name in FileEntry._fields),
                                              strict=True)))
 
+    def stamps(self) -> list[tuple[int, int, str]]:
+        """Return size, time and tag of each entry, as :class:`.Stamp` has them."""
+        return list(zip(self.columns["size"].tolist(), self.columns["mtime_ns"].tolist(),
+                        self.tags, strict=True))
+
     @cached_property
     def covered_paths(self) -> list[str | None]:
         """The paths; None for entries that cover no file."""
@@ -182,28 +187,29 @@ def packed(texts: Iterable[bytes]) -> bytes:
 
 def unpacked(data: bytes, at: int, count: int) -> tuple[list[bytes], int]:
     """Return some texts that are stored at a position, and where they end."""
-    ends = _ends(data, at, count)
-    return [data[first:last] for first, last in pairwise(ends)], ends[-1]
+    whole, ends = _joined(data, at, count)
+    return [whole[first:last] for first, last in pairwise(ends)], at + 4 * count + len(whole)
 
 
 def _unpacked_names(data: bytes, at: int, count: int) -> tuple[list[str], int]:
-    """Do the same with UTF-8; nearly all names are ASCII, which need not be decoded singly."""
-    ends = _ends(data, at, count)
-    whole = data[ends[0]:ends[-1]]
-    if not whole.isascii():
-        return [data[first:last].decode() for first, last in pairwise(ends)], ends[-1]
-    text, start = whole.decode(), ends[0]
-    return [text[first - start:last - start] for first, last in pairwise(ends)], ends[-1]
+    """Do the same with UTF-8. Nearly all names are ASCII, which is decoded as a whole."""
+    whole, ends = _joined(data, at, count)
+    if whole.isascii():
+        text = whole.decode()
+        names = [text[first:last] for first, last in pairwise(ends)]
+    else:
+        names = [whole[first:last].decode() for first, last in pairwise(ends)]
+    return names, at + 4 * count + len(whole)
 
 
-def _ends(data: bytes, at: int, count: int) -> list[int]:
-    """Return where texts begin that are stored at a position, and where the last one ends."""
+def _joined(data: bytes, at: int, count: int) -> tuple[bytes, list[int]]:
+    """Return texts that are stored at a position, one after the other, and where each begins."""
     if count < 0:
         raise ValueError
-    lengths = np.frombuffer(data, "<i4", count, at)
+    lengths, start = np.frombuffer(data, "<i4", count, at), at + 4 * count
     if count and lengths.min() < 0:
         raise ValueError
-    ends = list(accumulate(lengths.tolist(), initial=at + 4 * count))
-    if ends[-1] > len(data):
+    ends = list(accumulate(lengths.tolist(), initial=0))
+    if start + ends[-1] > len(data):
         raise ValueError
-    return ends
+    return data[start:start + ends[-1]], ends

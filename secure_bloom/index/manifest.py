@@ -34,6 +34,8 @@ import base64
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import repeat
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from secure_bloom.errors import (
@@ -105,9 +107,9 @@ class Listed:
         Their folders are all known, and without the prefix.
         """
         start = len(prefix)
-        folders = {path.rpartition("/")[0][start:] for path in listing}
-        return cls(len(listing), row_groups, sum(stamp.size for stamp in listing.values()),
-                   tuple(sorted(folders)))
+        folders = set(map(itemgetter(0), map(str.rpartition, listing, repeat("/"))))
+        return cls(len(listing), row_groups, sum(map(attrgetter("size"), listing.values())),
+                   tuple(sorted(folder[start:] for folder in folders)))
 
     def to_be_stored(self) -> Listed:
         """Return the totals without the folders if there are many."""

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pyarrow.fs as pa_fs
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from secure_bloom.index.building import SegmentBuilder
@@ -15,16 +15,20 @@ from secure_bloom.index.manifest import Restamp
 from secure_bloom.index.stamps import Stamp
 from tests.index.helpers import INT64, entry
 
-PATHS = [f"{number}.parquet" for number in range(8)]
+PATHS = [f"{number}.parquet" for number in range(4)]
 ROW_GROUPS = {path: number % 3 for number, path in enumerate(PATHS)}
 STAMPS = st.builds(Stamp, st.integers(1, 3), st.just(5), st.sampled_from(["a", "ö"]))
 SEGMENTS = st.lists(st.dictionaries(st.sampled_from(PATHS), st.tuples(
     STAMPS, st.booleans(), st.sampled_from([b"1" * 16, b"2" * 16]))), max_size=4)
 
 
-@given(segments=SEGMENTS, listing=st.dictionaries(st.sampled_from(PATHS), STAMPS),
+@given(segments=SEGMENTS, changes=st.dictionaries(st.sampled_from(PATHS), st.none() | STAMPS),
        restamped=st.dictionaries(st.sampled_from(PATHS), STAMPS))
-def test_a_comparison_and_a_coverage_are_the_same(tmp_path_factory, segments, listing, restamped):
+@example(segments=[{PATHS[0]: (Stamp(1, 5), False, b"1" * 16)}], changes={},
+         restamped={PATHS[0]: Stamp(2, 5)})  # it is as it was before the restamp
+def test_a_comparison_and_a_coverage_are_the_same(tmp_path_factory, segments, changes, restamped):
+    listing = {path: file[0] for files in segments for path, file in files.items()} | changes
+    listing = {path: stamp for path, stamp in listing.items() if stamp is not None}
     index = built(str(tmp_path_factory.mktemp("t")), segments, restamped)
     comparison, coverage = Comparison(index, listing), index.coverage(listing)
     assert comparison.uncovered == coverage.uncovered
