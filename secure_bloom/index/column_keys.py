@@ -5,12 +5,12 @@ from __future__ import annotations
 from secure_bloom.errors import KeyNotFoundError, UnsupportedError
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.reading.open_file import OpenFile
+from secure_bloom.reading.described_file import DescribedFile
 
 UNENCRYPTED = None  #: stands for a column chunk without encryption
 
 
-def master_keys(file: OpenFile, column: LeafColumn) -> set[str | None]:
+def master_keys(file: DescribedFile, column: LeafColumn) -> set[str | None]:
     """Return the master keys of a column's chunks; None for those without encryption.
 
     Raises
@@ -23,7 +23,7 @@ def master_keys(file: OpenFile, column: LeafColumn) -> set[str | None]:
     return {_master_key(file, chunks[column.ordinal]) for chunks in file.footer.row_groups}
 
 
-def _master_key(file: OpenFile, chunk: ColumnChunk) -> str | None:
+def _master_key(file: DescribedFile, chunk: ColumnChunk) -> str | None:
     footer = file.footer
     encryption = chunk.encryption
     if encryption is None:

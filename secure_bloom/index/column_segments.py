@@ -23,6 +23,7 @@ from secure_bloom.index.segment_info import SegmentInfo
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.index.written_hashes import WrittenHashes
 from secure_bloom.parquet.schema import LeafColumn, filter_columns
+from secure_bloom.reading.described_file import DescribedFile
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.verify.measure import ColumnHashes
@@ -91,9 +92,9 @@ class SegmentMaker:
         self._restamped: dict[str, Restamp] = {}
         self._lock = Lock()
 
-    def add(self, file: OpenFile, path: str, stamp: Stamp,
+    def add(self, file: DescribedFile, path: str, stamp: Stamp,
             written: WrittenHashes | None = None) -> str:
-        """Cover an open file, which has this stamp; return INDEXED, RESTAMPED, or why not.
+        """Cover a file, which has this stamp; return INDEXED, RESTAMPED, or why not.
 
         ``written`` was collected while the file was written. Otherwise, its values are read.
         """
@@ -117,8 +118,8 @@ class SegmentMaker:
             if pairs is not None:
                 added.add_pairs(pairs)
             elif column is not None:
-                with file.one_version():
-                    for portion in column_hashes(file, column):
+                with file.opened() as opened, opened.one_version():
+                    for portion in column_hashes(opened, column):
                         added.add(*portion)
         except BaseException:
             added.set_void()
@@ -152,7 +153,7 @@ class SegmentMaker:
             return builder.add_file(entry)
 
 
-def refusal(file: OpenFile, column: LeafColumn, master_key: str | None) -> str | None:
+def refusal(file: DescribedFile, column: LeafColumn, master_key: str | None) -> str | None:
     """Return why an index under a master key must not cover a file; None if it may.
 
     Raises UnsupportedError if the index has no encryption, but the file has.
@@ -168,7 +169,7 @@ def refusal(file: OpenFile, column: LeafColumn, master_key: str | None) -> str |
     return None
 
 
-def leaf_column(file: OpenFile, path: str) -> LeafColumn | None:
+def leaf_column(file: DescribedFile, path: str) -> LeafColumn | None:
     """Return a column of a file; None if it has no such column.
 
     Raises ColumnError if the column cannot have a filter.

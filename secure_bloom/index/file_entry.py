@@ -6,7 +6,7 @@ import hashlib
 from typing import NamedTuple
 
 from secure_bloom.index.stamps import Stamp
-from secure_bloom.reading.open_file import OpenFile
+from secure_bloom.reading.described_file import DescribedFile
 
 DIGEST_SIZE = 16  #: bytes
 
@@ -30,8 +30,8 @@ class FileEntry(NamedTuple):
     has_ranges: bool = True
 
     @classmethod
-    def of(cls, file: OpenFile, path: str, stamp: Stamp) -> FileEntry:
-        """Return the entry of an open file."""
+    def of(cls, file: DescribedFile, path: str, stamp: Stamp) -> FileEntry:
+        """Return the entry of a file."""
         return cls(path, *stamp, file.num_row_groups, file.num_rows, content_id(file, stamp),
                    footer_digest(file), file.schema.serialize().to_pybytes())
 
@@ -50,7 +50,7 @@ class FileEntry(NamedTuple):
         return self._replace(size=-1)
 
 
-def content_id(file: OpenFile, stamp: Stamp) -> bytes:
+def content_id(file: DescribedFile, stamp: Stamp) -> bytes:
     """Return what stays the same while keys are rotated, and filters added or removed.
 
     It differs between any two files that were written separately. Of an encrypted file it depends
@@ -64,7 +64,7 @@ def content_id(file: OpenFile, stamp: Stamp) -> bytes:
                    + repr(rows).encode())
 
 
-def footer_digest(file: OpenFile) -> bytes:
+def footer_digest(file: DescribedFile) -> bytes:
     """Return the start of the SHA-256 of the stored footer."""
     return _digest(file.stored_footer)
 

@@ -27,13 +27,13 @@ from secure_bloom.index.publishing import publish
 from secure_bloom.index.segment_info import SegmentInfo
 from secure_bloom.index.stamps import Stamp, stamp, stamps
 from secure_bloom.index.table import Table
+from secure_bloom.index.written_file import WrittenFile
 from secure_bloom.index.written_hashes import WrittenHashes
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.reading.open_file import OpenFile
+from secure_bloom.reading.described_file import DescribedFile
 from secure_bloom.storage.commit import Job
-from secure_bloom.storage.files import Source
 from secure_bloom.storage.summary import StagedFile
 from secure_bloom.writer import ParquetWriter
 
@@ -139,6 +139,7 @@ class TaskIndexes:
                                              _BUDGET // len(keys))
                         for column, key in keys.items()}
         self._written: dict[str, WrittenHashes] = {}
+        self._writers: dict[str, ParquetWriter] = {}
         self._result = TaskSegments()
         self._not_indexed: set[tuple[str, str]] = set()  # columns, and why files are missing
 
@@ -154,7 +155,7 @@ class TaskIndexes:
                 max(opened, key=lambda one: one.num_in_memory).spill()
 
         writer.observe_hashes(self._keys, add)
-        self._written[path] = written
+        self._written[path], self._writers[path] = written, writer
         return writer
 
     def add(self, staged: StagedFile) -> None:
@@ -163,8 +164,9 @@ class TaskIndexes:
         try:
             filesystem = self._job.filesystem
             seen = stamp(filesystem, filesystem.get_file_info(path))
-            with closing(self._written.pop(path)) as written, \
-                    OpenFile(Source(path, filesystem), self._reading_keys) as file:
+            with closing(self._written.pop(path)) as written:
+                file = WrittenFile(path, filesystem, *self._writers.pop(path).stored_footer,
+                                   self._reading_keys)
                 self._result.stamps[staged.path] = Restamp(*seen, content_id(file, seen),
                                                            footer_digest(file))
                 for column in list(self._makers):
@@ -194,7 +196,7 @@ class TaskIndexes:
         for written in self._written.values():
             written.close()
 
-    def _add(self, column: str, file: OpenFile, path: str, seen: Stamp,
+    def _add(self, column: str, file: DescribedFile, path: str, seen: Stamp,
              written: WrittenHashes) -> None:
         try:
             outcome = self._makers[column].add(file, path, seen, written)

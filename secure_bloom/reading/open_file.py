@@ -6,13 +6,12 @@ The footer and the filters are read here; pages are read and decrypted by pyarro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from functools import cached_property, partial, wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
@@ -26,8 +25,6 @@ from secure_bloom.arrow.decryption import (
 )
 from secure_bloom.arrow.masking import OnMissingKey
 from secure_bloom.arrow.page_columns import PageColumn
-from secure_bloom.arrow.pages import pyarrow_errors
-from secure_bloom.arrow.schema import arrow_schema
 from secure_bloom.errors import KeyRetrievalError, UnsupportedError, error_location
 from secure_bloom.keys.external import read_material
 from secure_bloom.keys.retrieval import Keys, KmsKeys, key_retriever
@@ -45,6 +42,7 @@ from secure_bloom.policy.requirement import (
 )
 from secure_bloom.pruning.expressions import columns_of
 from secure_bloom.pruning.file_filters import FileFilters, FilterCache
+from secure_bloom.reading.described_file import DescribedFile
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.storage.files import FilePath, FileSource, Source
 from secure_bloom.storage.versions import FileVersion
@@ -64,7 +62,7 @@ def _of_one_version(method: Callable[Concatenate[OpenFile, _Arguments], _Result]
     return checked
 
 
-class OpenFile:
+class OpenFile(DescribedFile):
     """What the package does with a file; users have the members of :class:`.ParquetFile`.
 
     Parameters are as there, except that the source may be open, and that ``require_encryption``
@@ -118,6 +116,10 @@ class OpenFile:
         if self.source.path is not None:
             self.source.close()
 
+    def opened(self) -> AbstractContextManager[OpenFile]:
+        """Return a context manager with this object, which stays open."""
+        return nullcontext(self)
+
     def __enter__(self) -> Self:
         return self
 
@@ -162,21 +164,6 @@ class OpenFile:
         """Return raw bytes of the file; fewer at its end. See :meth:`one_version`."""
         return bytes(self.source.read_at(nbytes, offset))
 
-    @property
-    def num_row_groups(self) -> int:
-        """Number of row groups."""
-        return len(self.footer.row_groups)
-
-    @property
-    def num_rows(self) -> int:
-        """Number of rows."""
-        return self.footer.num_rows
-
-    @property
-    def columns(self) -> list[LeafColumn]:
-        """The leaf columns."""
-        return self.footer.columns
-
     def column(self, path: str) -> LeafColumn:
         """Return the leaf column with this path. Raises ColumnError."""
         with error_location(file=self.name):
@@ -186,12 +173,6 @@ class OpenFile:
         """Return the leaf columns with these paths, and those below them."""
         prefixes = tuple(f"{name}." for name in names)
         return [leaf for leaf in self.columns if f"{leaf.path}.".startswith(prefixes)]
-
-    @cached_property
-    def schema(self) -> pa.Schema:
-        """The Arrow schema."""
-        with pyarrow_errors(self.name, self.keys):
-            return arrow_schema(self.footer.schema_file())
 
     def page_column(self, name: str) -> PageColumn | None:
         """Return a top-level column, whose name is unique, for reading its pages one by one.

@@ -12,6 +12,7 @@ from secure_bloom.errors import ColumnError
 from secure_bloom.index import Index, build, column_segments, written_hashes
 from secure_bloom.index import writing as indexing
 from secure_bloom.keys import InMemoryKms, KeyEncryptionKeys
+from secure_bloom.storage import files, versions
 from tests.datasets.people import ENCRYPTION, KMS, rows_of
 from tests.storage.objects import Objects, new_objects
 from tests.storage.s3 import BUCKET
@@ -111,6 +112,22 @@ def test_values_that_could_not_be_collected_are_read_from_the_file(tmp_path, mon
     assert known(tmp_path / "t") == (1, 0)
 
 
+def test_files_are_not_opened_after_they_were_written(tmp_path, monkeypatch):
+    """It would wait until the clock has moved on; in a store, for two requests."""
+    opened = []
+
+    def open_file(filesystem, path):
+        opened.append(path)
+        return versions.open_file(filesystem, path)
+
+    monkeypatch.setattr(files, "open_file", open_file)
+    write(tmp_path / "t", mode="error", max_rows_per_file=100)
+    assert [path for path in opened if path.endswith(".parquet")] == []
+    monkeypatch.undo()
+    assert Index.open(tmp_path / "t", KMS).verify(None).ok
+    assert build(tmp_path / "t", "ssn", KMS).unchanged == 2
+
+
 def test_an_object_store():
     path, filesystem = f"{BUCKET}/t", Objects(new_objects())
     for file in range(2):
@@ -156,7 +173,7 @@ def test_an_index_needs_a_kms(tmp_path):
 
 @pytest.mark.parametrize(("where", "name"), [
     (indexing.SegmentMaker, "add"), (indexing.SegmentMaker, "write"),
-    (indexing, "publish_segments"), (indexing, "OpenFile"), (indexing, "merge_tiers")])
+    (indexing, "publish_segments"), (indexing, "WrittenFile"), (indexing, "merge_tiers")])
 def test_whatever_fails_the_files_are_visible_and_uncovered(tmp_path, monkeypatch, caplog, where,
                                                             name):
     def fails(*args, **options):
