@@ -21,6 +21,7 @@ from secure_bloom.index.manifest import Manifest, Restamp
 from secure_bloom.index.sealing import IndexKey
 from secure_bloom.index.segment_info import SegmentInfo
 from secure_bloom.index.stamps import Stamp
+from secure_bloom.index.written_file import WrittenFile
 from secure_bloom.index.written_hashes import WrittenHashes
 from secure_bloom.parquet.schema import LeafColumn, filter_columns
 from secure_bloom.reading.described_file import DescribedFile
@@ -92,7 +93,7 @@ class SegmentMaker:
         self._restamped: dict[str, Restamp] = {}
         self._lock = Lock()
 
-    def add(self, file: DescribedFile, path: str, stamp: Stamp,
+    def add(self, file: OpenFile | WrittenFile, path: str, stamp: Stamp,
             written: WrittenHashes | None = None) -> str:
         """Cover a file, which has this stamp; return INDEXED, RESTAMPED, or why not.
 

@@ -32,7 +32,6 @@ from secure_bloom.index.written_hashes import WrittenHashes
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.reading.described_file import DescribedFile
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.summary import StagedFile
 from secure_bloom.writer import ParquetWriter
@@ -196,7 +195,7 @@ class TaskIndexes:
         for written in self._written.values():
             written.close()
 
-    def _add(self, column: str, file: DescribedFile, path: str, seen: Stamp,
+    def _add(self, column: str, file: WrittenFile, path: str, seen: Stamp,
              written: WrittenHashes) -> None:
         try:
             outcome = self._makers[column].add(file, path, seen, written)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -14,9 +12,6 @@ from secure_bloom.arrow.schema import arrow_schema
 from secure_bloom.crypto.key_retriever import KeyRetriever
 from secure_bloom.parquet.footer import Footer
 from secure_bloom.parquet.schema import LeafColumn
-
-if TYPE_CHECKING:
-    from secure_bloom.reading.open_file import OpenFile
 
 
 class DescribedFile(ABC):
@@ -39,10 +34,6 @@ class DescribedFile(ABC):
     @abstractmethod
     def name(self) -> str:
         """Name of the file, as used in errors."""
-
-    @abstractmethod
-    def opened(self) -> AbstractContextManager[OpenFile]:
-        """Return a context manager with the open file."""
 
     @property
     def num_row_groups(self) -> int:
