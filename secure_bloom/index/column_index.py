@@ -45,6 +45,10 @@ _CHUNK_BYTES, _STORE_CHUNK_BYTES = READ_TOGETHER, 32 * READ_TOGETHER
 HashValues = Callable[[ColumnType], ValueHashes]
 
 
+_NO_NUMBERS = np.empty(0, np.int64)
+_NO_HASHES = ValueHashes(np.empty(0, np.uint64), _NO_NUMBERS, _NO_NUMBERS)
+
+
 class Hits(NamedTuple):
     """Where values may be in a segment.
 
@@ -220,7 +224,7 @@ class ColumnIndex:
 
     def find_hashes(self, hash_values: HashValues) -> list[Hits]:
         """Look up what a function returns for the column type of each segment."""
-        plans = [_Plan.of(segment, self.manifest, hash_values) for segment in self.segments]
+        plans = self._plans(hash_values)
         found: list[list[Match]] = [[] for _ in plans]
         with self.folder.pool() as pool:
             for chunk in _chunks(plans, _CHUNK_BYTES if pool is None else _STORE_CHUNK_BYTES):
@@ -235,6 +239,26 @@ class ColumnIndex:
                 self._read_files_of(found, pool)
         return [plan.hits(number, matches)
                 for number, (plan, matches) in enumerate(zip(plans, found, strict=True))]
+
+    def _plans(self, hash_values: HashValues) -> list[_Plan]:
+        # Without pairs, no file has a value, even one that the type cannot hold.
+        plans = [_Plan(segment, _NO_HASHES, _NO_HASHES.hashes, []) for segment in self.segments]
+        for column_type, numbers in self._of_types:
+            hashes = hash_values(column_type)
+            fingerprints = self.manifest.key.fingerprints(hashes.hashes)
+            for number in numbers:
+                segment = self.segments[number]
+                plans[number] = _Plan(segment, hashes, fingerprints, segment.reads(fingerprints))
+        return plans
+
+    @cached_property
+    def _of_types(self) -> list[tuple[ColumnType, list[int]]]:
+        """Numbers of the segments with pairs, by column type."""
+        found: dict[ColumnType, list[int]] = {}
+        for number, segment in enumerate(self.segments):
+            if segment.pairs:
+                found.setdefault(segment.column_type, []).append(number)
+        return list(found.items())
 
     def _read_files_of(self, found: list[list[Match]], pool: ThreadPoolExecutor) -> None:
         """Read together the pages of files that the matches of each segment need."""
@@ -273,18 +297,11 @@ class _Plan(NamedTuple):
     fingerprints: np.ndarray
     reads: list[PageRead]
 
-    @classmethod
-    def of(cls, segment: Segment, manifest: Manifest, hash_values: HashValues) -> _Plan:
-        hashes = hash_values(segment.column_type)
-        if not segment.pairs:  # no file has a value, even one that the type cannot hold
-            hashes = ValueHashes(*(part[:0] for part in hashes))
-        fingerprints = manifest.key.fingerprints(hashes.hashes)
-        return cls(segment, hashes, fingerprints, segment.reads(fingerprints))
-
     def hits(self, number: int, matches: list[Match]) -> Hits:
-        none = np.empty(0, np.uint64)
-        probes, groups, ranges = map(np.concatenate, zip(
-            (none.astype(np.int64), none, none), *matches, strict=True))
+        if not any(match.probes.size for match in matches):  # mostly, if there are many segments
+            return Hits(number, _NO_NUMBERS, _NO_NUMBERS, [], _NO_NUMBERS, _NO_NUMBERS,
+                        self.hashes.unknown)
+        probes, groups, ranges = map(np.concatenate, zip(*matches, strict=True))
         files, row_groups, has_ranges, paths = self.segment.files.locate(groups)
         parts = parts_of(np.where(has_ranges, ranges, np.uint64(ALL_ROWS)))
         return Hits(number, self.hashes.numbers[probes], files, paths, row_groups, parts,

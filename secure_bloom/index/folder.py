@@ -31,8 +31,13 @@ from secure_bloom.keys.cache import CachedKms
 from secure_bloom.storage import inside
 from secure_bloom.storage.files import make_folder, write_file
 from secure_bloom.storage.local_files import temporary_target
-from secure_bloom.storage.local_listing import folder_expected, list_folder, with_valid_names
-from secure_bloom.storage.small_files import open_small, read_constant
+from secure_bloom.storage.local_listing import (
+    file_names,
+    folder_expected,
+    list_folder,
+    with_valid_names,
+)
+from secure_bloom.storage.small_files import open_small, read_again
 from secure_bloom.storage.table_names import INDEX, relative_path
 from secure_bloom.storage.versions import without_subtree
 
@@ -141,7 +146,7 @@ class IndexFolder:
         return False
 
     def _read_manifest(self, path: str) -> bytes:
-        return read_constant(self.filesystem, path, MAX_MANIFEST)
+        return read_again(self.filesystem, path, MAX_MANIFEST)
 
     def opened(self, stored: StoredManifest, kms: CachedKms | None) -> Manifest:
         """Open a manifest of this folder with the key."""
@@ -176,7 +181,7 @@ class IndexFolder:
 
     def versions(self) -> list[int]:
         """Return the versions of all manifests, in order."""
-        matches = (_VERSION.fullmatch(info.base_name) for info in self.infos())
+        matches = map(_VERSION.fullmatch, file_names(self.filesystem, self.path))
         return sorted(int(match[1]) for match in matches if match)
 
     def manifest_path(self, version: int) -> str:

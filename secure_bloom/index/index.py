@@ -37,6 +37,7 @@ from secure_bloom.policy.policy import Policy
 from secure_bloom.progress import shown_progress
 from secure_bloom.storage.files import FilePath
 from secure_bloom.storage.many_files import Advance
+from secure_bloom.storage.threads import Turns
 
 #: keys of an index; None: the KMS of the environment
 IndexKeys: TypeAlias = KeyWrapper | NoKeys | str | os.PathLike[str] | None
@@ -122,6 +123,7 @@ class Index(Summarized):
 
     def __init__(self, table: Table, columns: list[str], kms: CachedKms | None):
         self._table, self.columns, self._kms = table, columns, kms
+        self._turns = Turns()
 
     @classmethod
     def open(cls, path: FilePath, keys: IndexKeys = None, *,
@@ -192,7 +194,8 @@ class Index(Summarized):
                 coverage = ListedCoverage({}, sorted([*coverage.places, *coverage.uncovered]))
             return look_up(index, coverage, values)
 
-        return with_newest(look_up_newest)
+        with self._turns.taken():
+            return with_newest(look_up_newest)
 
     def column(self, column: str) -> ColumnIndex:
         """Open the newest version of the index of a column; the errors are those of lookup."""

@@ -72,26 +72,34 @@ class Page:
         start = 4 + (n + buckets + 7) // 8
         if len(data) != start + n * layout.width:
             raise FormatError(_BAD_SIZE)
-        self._bits = np.unpackbits(np.frombuffer(data, np.uint8, start - 4, 4), count=n + buckets,
-                                   bitorder="little").view(bool)
-        zeros = np.flatnonzero(~self._bits)
-        if zeros.size != buckets or zeros[-1] != n + buckets - 1:
+        self._words = np.frombuffer(b"".join((data[4:start], _ONES[:(4 - start) % 8])), "<u8")
+        self._zeros = np.cumsum(np.bitwise_count(~self._words), dtype=np.int64)  # up to each word
+        if self._zeros[-1] < buckets or self._place_of_zero(buckets - 1) != n + buckets - 1:
             raise FormatError(_BAD_COUNTS)
-        self._ends = zeros - np.arange(buckets)  # of the entries of each bucket
-        self._data, self._start = data, start
+        self._data, self._start, self._num_bits = data, start, n + buckets
         self._entries = np.frombuffer(data, np.uint8, offset=start).reshape(n, layout.width)
 
     def find(self, bucket: int, remainder: int, place_bits: int) -> np.ndarray:
         """Return the places of a fingerprint; uint64. :class:`Pages` would take twice as long."""
-        start, end = self._ends[bucket - 1] if bucket else 0, self._ends[bucket]
+        start = self._place_of_zero(bucket - 1) - bucket + 1 if bucket else 0
+        end = self._place_of_zero(bucket) - bucket
         found = self._wide(start, end)
         matches = found[found >> np.uint64(place_bits) == np.uint64(remainder)]
         return matches & np.uint64((1 << place_bits) - 1)
 
     def decode(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the buckets and the entries of all fingerprints; uint64."""
-        ones = np.flatnonzero(self._bits)  # each comes after one zero for each bucket before
+        bits = np.unpackbits(self._words.view(np.uint8), count=self._num_bits, bitorder="little")
+        ones = np.flatnonzero(bits)  # each comes after one zero for each bucket before
         return (ones - np.arange(ones.size)).astype(np.uint64), self._all_wide()
+
+    def _place_of_zero(self, number: int) -> int:
+        """Return the number of the bit that is the zero of some number, from 0."""
+        word = int(self._zeros.searchsorted(number + 1))  # the first one with so many up to it
+        zeros = ~int(self._words[word]) & 2**64 - 1
+        for _ in range(number - int(self._zeros[word]) + zeros.bit_count()):
+            zeros &= zeros - 1
+        return 64 * word + (zeros & -zeros).bit_length() - 1
 
     def _all_wide(self) -> np.ndarray:
         """Return all entries; uint64."""

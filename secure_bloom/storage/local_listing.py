@@ -117,6 +117,31 @@ def list_folder(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool
             pa_fs.FileSelector(folder, allow_not_found=allow_not_found))
 
 
+def file_names(filesystem: pa_fs.FileSystem, folder: str) -> list[str]:
+    """Return the names of the files in a folder; none if it does not exist.
+
+    Raises FormatError if something else is in its place. Names that are not valid UTF-8 may be
+    left out.
+    """
+    if type(filesystem) is not pa_fs.LocalFileSystem:
+        infos = list_folder(filesystem, folder, allow_not_found=True)
+        return [info.base_name for info in with_valid_names(infos) if info.is_file]
+    try:  # nothing is looked up of each file
+        with folder_expected(folder), os.scandir(folder) as entries:
+            return [entry.name for entry in entries if _is_file(entry)]
+    except FileNotFoundError:
+        return []
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError as error:
+        if error.errno in _NOTHING:
+            return False
+        raise
+
+
 def with_valid_names(infos: Iterable[pa_fs.FileInfo]) -> list[pa_fs.FileInfo]:
     """Return those whose names are valid UTF-8, as every name is that this library makes."""
     return [info for info in infos if _has_valid_name(info)]

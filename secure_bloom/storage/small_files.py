@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,12 +19,17 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.json_text import decode_json
+from secure_bloom.storage.cache import Cache
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.versions import local_path, open_regular, until_unchanged
 
 MAX_MARKER = 64 * 1024  #: bytes of a marker
 MAX_RECORD = 128 * 1024 * 1024  #: bytes of a file that lists others
 MAX_CONTAINERS, MAX_ITEMS = 2_000_000, 8_000_000  #: of JSON, in one file
+
+_READ_BEFORE = 16 * 1024 * 1024  # bytes
+_OLD_NS = 3 * 10**9  # the clocks of some filesystems advance in steps of two seconds
+_read_before: Cache[tuple[tuple[int, ...], bytes]] = Cache(_READ_BEFORE)
 
 _NO_FILE = "it is not a regular file, so it is not what its name says: remove it"
 
@@ -64,6 +71,32 @@ def read_constant(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes:
         size = file.size()
         check_size(size, limit, path)
         return file.read(size)
+
+
+def read_again(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes:
+    """Read as :func:`read_constant` a file that is often asked for.
+
+    What this process has read of a local file is returned while the file is the same: inode, size,
+    and times, of which no program can set the last one (ctime). A young file is always read.
+    """
+    local = local_path(filesystem, path)
+    if local is None:
+        return read_constant(filesystem, path, limit)
+    found, known = _identity(local), _read_before.get(local)
+    if known is not None and known[0] == found:
+        return known[1]
+    data = read_constant(filesystem, path, limit)
+    if found is not None and time.time_ns() - found[-1] >= _OLD_NS and _identity(local) == found:
+        _read_before.put(local, (found, data), len(data) + 1)
+    return data
+
+
+def _identity(path: str) -> tuple[int, ...] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def read_unlinked(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes | None:

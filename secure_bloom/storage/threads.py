@@ -6,7 +6,9 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from itertools import islice
+from threading import Lock
 from typing import TypeVar
 
 import pyarrow as pa
@@ -20,6 +22,7 @@ _WAITS = 0.02  # seconds; less says nothing
 _MUCH = 0.001  # seconds of work on a file: reading and decrypting large filters, without the GIL
 _MUCH_TO_CHANGE = 0.005  # seconds likewise where a small file takes one or two, with the GIL
 _LONG = 0.05  # seconds after which a file is not small
+_MAX_WAIT = 0.01  # seconds for a turn
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -141,3 +144,27 @@ class LocalThreads(ThreadPoolExecutor):
     Files in memory involve no waiting, and threads would only pass the GIL on: for small files,
     that takes as long as the work.
     """
+
+
+class Turns:
+    """Lets threads go one after the other, but none waits long for its turn.
+
+    Python runs one thread at a time. Threads that each make many short calls to the system take
+    that away from each other at every call, and spend more time on it than on their work.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Wait for a turn, or for some milliseconds: then others wait for a disk or a store."""
+        is_taken = self._lock.acquire(timeout=_MAX_WAIT)
+        try:
+            yield
+        finally:
+            if is_taken:
+                self._lock.release()
+
+    def __reduce__(self) -> tuple[type[Turns], tuple[()]]:
+        return Turns, ()

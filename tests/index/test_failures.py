@@ -202,8 +202,15 @@ def test_a_generation_that_disappears_while_it_is_read_is_unknown(tmp_path, monk
     def gone(filesystem, path, limit):
         raise FileNotFoundError(path)
 
-    monkeypatch.setattr("secure_bloom.index.table.read_constant", gone)
+    monkeypatch.setattr("secure_bloom.index.table.read_again", gone)
     assert table.generation() is None
+
+
+@pytest.mark.parametrize("plant", [os.mkfifo, os.mkdir])
+def test_a_generation_that_is_something_else_is_unknown(tmp_path, plant):
+    (tmp_path / STAGING).mkdir()
+    plant(tmp_path / STAGING / GENERATION)
+    assert Table(LOCAL, str(tmp_path)).generation() is None
 
 
 def test_a_file_that_changes_after_it_was_listed_is_not_covered(tmp_path):

@@ -9,7 +9,7 @@ from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.index import stamps
 from secure_bloom.index.table import Table
 from secure_bloom.storage import local_listing
-from secure_bloom.storage.local_listing import walk
+from secure_bloom.storage.local_listing import file_names, walk
 from secure_bloom.storage.visibility import files_below
 
 LOCAL = pa_fs.LocalFileSystem()
@@ -48,6 +48,15 @@ def test_a_listing_has_what_that_of_pyarrow_has(folder):
         for name in ("a.parquet", "itself"):
             with pytest.raises(FormatError, match="not a folder"):
                 list(walk(filesystem, str(folder / name), False))
+
+
+def test_names_of_files_are_those_of_pyarrow(folder):
+    names = file_names(LOCAL, str(folder))
+    assert sorted(names) == sorted(file_names(OfArrow(), str(folder))) == ["a.parquet", "link"]
+    for filesystem in (LOCAL, OfArrow()):
+        assert file_names(filesystem, str(folder / "missing")) == []
+        with pytest.raises(FormatError, match="not a folder"):
+            file_names(filesystem, str(folder / "a.parquet"))
 
 
 def test_a_listing_looks_no_file_up_again(folder, monkeypatch):

@@ -10,9 +10,15 @@ from secure_bloom.errors import FormatError
 from secure_bloom.storage import small_files
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.job_folder import JobFolder
-from secure_bloom.storage.small_files import MAX_MARKER, parse_json, read_constant, read_small
+from secure_bloom.storage.small_files import (
+    MAX_MARKER,
+    parse_json,
+    read_again,
+    read_constant,
+    read_small,
+)
 from secure_bloom.storage.table_names import GENERATION, STAGING
-from secure_bloom.storage.versions import open_stream
+from secure_bloom.storage.versions import open_stream, wait_for_the_clock
 from secure_bloom.storage.visibility import visible_files
 
 LOCAL = pa_fs.LocalFileSystem()
@@ -82,6 +88,31 @@ def test_a_pipe_that_is_put_there_after_the_check_is_not_opened(tmp_path, monkey
     assert read(LOCAL, str(path), MAX_MARKER) == b"content"
     assert away.exists()
     os.close(*opened)
+
+
+def test_a_file_is_read_again_unless_it_is_certain_to_be_the_same(tmp_path, monkeypatch):
+    path, read = tmp_path / "marker", []
+    monkeypatch.setattr(small_files, "_OLD_NS", 20 * 10**6)
+    monkeypatch.setattr(small_files, "read_constant", lambda *arguments: read.append(1) or
+                        read_constant(*arguments))
+
+    def again() -> tuple[bytes, int]:
+        read.clear()
+        return read_again(LOCAL, str(path), MAX_MARKER), len(read)
+
+    path.write_bytes(b"1")
+    assert [again(), again()] == [(b"1", 1), (b"1", 1)]  # it may change within the same tick
+    wait_for_the_clock(path.stat().st_ctime_ns)
+    assert [again(), again()] == [(b"1", 1), (b"1", 0)]
+    os.utime(path, ns=(5, 5))
+    wait_for_the_clock(path.stat().st_ctime_ns)
+    assert [again(), again()] == [(b"1", 1), (b"1", 0)]
+    path.write_bytes(b"2")
+    os.utime(path, ns=(5, 5))  # a program can set this time
+    assert again() == (b"2", 1)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        again()
 
 
 def test_a_job_replaces_a_pipe_instead_of_writing_to_it(tmp_path):

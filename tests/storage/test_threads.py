@@ -1,12 +1,15 @@
 """Work on many items, in the calling thread or in others."""
 
+import pickle
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 import pytest
 
 from secure_bloom.storage import threads
-from secure_bloom.storage.threads import LocalThreads, in_order, in_threads
+from secure_bloom.storage.threads import LocalThreads, Turns, in_order, in_threads
 
 
 class Clocks:
@@ -139,3 +142,23 @@ def test_the_first_error_ends_it():
     with pytest.raises(ValueError, match="5"):
         list(in_threads(work, range(10_000), 2))
     assert len(started) < 50
+
+
+def test_threads_go_one_after_the_other_and_none_waits_long(monkeypatch):
+    monkeypatch.setattr(threads, "_MAX_WAIT", 60)
+    turns, inside, most = pickle.loads(pickle.dumps(Turns())), [], []
+
+    def work(seconds: float) -> None:
+        with turns.taken():
+            inside.append(1)
+            most.append(len(inside))
+            time.sleep(seconds)
+            inside.pop()
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(work, [0.0001] * 10))
+        assert max(most) == 1
+        monkeypatch.setattr(threads, "_MAX_WAIT", 0.01)
+        with turns.taken():  # as by a thread that a fork has left behind
+            list(pool.map(work, [0]))
+    assert len(most) == 11
