@@ -180,9 +180,12 @@ class Erasure:
                                 parquet_files(self.filesystem, self.path))
         if not self.is_folder:
             remove()
-            return [rewrite_in_place(self.filesystem, path, self.erased, set(groups), self.keys,
-                                     advance, self.hash_key, self._requirement)
-                    for path, groups in found.files.items()]
+            self._indexes.distrust()  # if the rest is never done
+            files = [rewrite_in_place(self.filesystem, path, self.erased, set(groups), self.keys,
+                                      advance, self.hash_key, self._requirement)
+                     for path, groups in found.files.items()]
+            self._indexes.distrust()  # they may have been updated in between
+            return files
         job = Job(self.filesystem, self.path, False)
         if not found.files and not job.exists(f"{job.table}/{STAGING}"):
             remove()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
@@ -18,6 +19,8 @@ from secure_bloom.index.purging import purge_columns
 from secure_bloom.index.sealing import IndexKey
 from secure_bloom.index.table import Table
 from secure_bloom.keys.retrieval import Keys
+from secure_bloom.storage.job_folder import JobFolder
+from secure_bloom.storage.table_names import GENERATION, STAGING
 
 _ERRORS = SecureBloomError, OSError, TypeError  # explicit keys open no index
 
@@ -50,6 +53,12 @@ class TableIndexes:
                     if manifest is not None:
                         found[column] = manifest.key
         return found
+
+    def distrust(self) -> None:
+        """Make lookups list the files, which do not if only jobs have written to the table."""
+        folder = JobFolder(self._filesystem, self._table)
+        if folder.exists(posixpath.join(self._table, STAGING, GENERATION)):
+            folder.note_change()
 
     def note(self, changes: Iterable[FileChange | None]) -> None:
         """Note what the files have lost, after their job has committed; None: it is not known."""

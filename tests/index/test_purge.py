@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from secure_bloom import erase, write_dataset
+from secure_bloom.erasing.table_indexes import TableIndexes
 from secure_bloom.index import Index, build, patching
 from tests.index.helpers import ENCRYPTION, KMS, age, manifests_of, segments_of, write
 
@@ -61,6 +62,19 @@ def test_rows_erased_from_a_single_file_are_forgotten(tmp_path):
     result = erase(tmp_path / "0.parquet", "ssn", "w0", KMS, max_share=1)
     assert result.ok and result.indexes == ["ssn"]
     assert not old & set(segments_of(tmp_path))
+
+
+def test_row_groups_that_moved_are_found_after_an_erasure_that_died(tmp_path, monkeypatch):
+    """Only jobs write to the table, so lookups would not look at the file."""
+    write_dataset(pa.table({"ssn": ["v0", "v1", "v2"]}), tmp_path / "t", keys=KMS,
+                  encryption=ENCRYPTION, row_group_size=1)
+    build(tmp_path / "t", "ssn", KMS, exclusive=True)
+    [file] = (tmp_path / "t").glob("*.parquet")
+    monkeypatch.setattr(TableIndexes, "purge", _die)
+    with pytest.raises(KeyboardInterrupt):
+        erase(file, "ssn", "v0", KMS, max_share=1)
+    found = Index.open(tmp_path / "t", KMS).lookup("ssn", "v1")
+    assert found.uncovered == [file.name] or found.row_groups == [{file.name: [0]}]
 
 
 def test_what_an_update_has_published_is_deleted_as_soon_as_it_is_replaced(tmp_path):
