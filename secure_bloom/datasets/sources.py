@@ -223,7 +223,8 @@ def _expanded(filesystem: pa_fs.FileSystem, path: str, all_files: bool) -> list[
     if not is_pattern(path, kind):
         return [path]  # a missing file is an error when it is opened
     base, pattern = _split_pattern(path)
-    tables = {table_of(posixpath.dirname(posixpath.join(base, name)))
+    # Below a partition, the rest of its table need not be listed.
+    tables = {max(base, table_of(posixpath.dirname(posixpath.join(base, name))), key=len)
               for name in files_below(filesystem, base, allow_not_found=True)
               if not is_hidden(name) and _is_matched(name, pattern)}
     # Listed again, table by table: the commit protocol hides some of their files.

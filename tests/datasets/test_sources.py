@@ -12,6 +12,7 @@ import secure_bloom
 from secure_bloom.datasets import sources
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.storage.commit import Job
+from secure_bloom.storage.visibility import data_files
 from tests.counting import CountingHandler
 from tests.datasets.people import KMS, rows_of, write_file, write_people
 
@@ -48,6 +49,14 @@ def test_paths_and_patterns(folder, name):
     if has_partition:
         days = {number % 2 for number in expected}
         assert set(dataset.to_table(["day"])["day"].to_pylist()) == days
+
+
+def test_a_pattern_lists_only_the_partition_that_it_names(folder, monkeypatch):
+    listed = []
+    monkeypatch.setattr(sources, "data_files", lambda filesystem, path: listed.append(path) or
+                        data_files(filesystem, path))
+    assert numbers(secure_bloom.dataset(folder / "day=1/*.parquet", KMS)) == [1, 3]
+    assert listed == [str(folder / "day=1")]
 
 
 def test_lists_of_files_folders_and_patterns(folder):
