@@ -12,7 +12,7 @@ from functools import partial
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.storage.table_names import relative_path
+from secure_bloom.storage.table_names import relative_paths
 from secure_bloom.storage.versions import without_subtree
 
 #: lists all files below a folder without regard to folders, in as few requests as there can be
@@ -26,7 +26,7 @@ _FILES = 1000  # that a request lists
 
 def by_folders(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool,
                skipped: Collection[str] = ()) -> list[pa_fs.FileInfo]:
-    """Return what is below a folder of a store; list the folders in it at the same time.
+    """Return the files below a folder of a store; list the folders in it at the same time.
 
     That takes one round of requests more. So where a store lists all files without regard to
     folders, and the first folders show that they have few files, the whole is listed instead.
@@ -36,12 +36,17 @@ def by_folders(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool,
     whole = partial(recursively, filesystem, folder, allow_not_found)
     if kind not in _WITH_FOLDERS:
         return whole()
-    found = _listed(filesystem, folder, allow_not_found, recursive=False)
-    names = [relative_path(info.path, folder) for info in found]
+    infos = _listed(filesystem, folder, allow_not_found, recursive=False)
+    names = relative_paths([info.path for info in infos], folder)
     if any(not name or "/" in name for name in names):  # keys such as t//file have no folder
         return whole()
-    folders = [info.path for info, name in zip(found, names, strict=True)
-               if info.type == pa_fs.FileType.Directory and name not in skipped]
+    found, folders = [], []
+    for info, name in zip(infos, names, strict=True):
+        entry = info.type  # which takes as long as all else
+        if entry == pa_fs.FileType.File:
+            found.append(info)
+        elif entry == pa_fs.FileType.Directory and name not in skipped:
+            folders.append(info.path)
     # A folder may be gone when it is listed, like any file.
     below = partial(recursively, filesystem, allow_not_found=True)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -49,8 +54,8 @@ def by_folders(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool,
         rest = folders[_AT_ONCE:]
         if rest and kind == _FLAT and not _are_large(first):
             return whole()
-        for infos in (*first, *pool.map(below, rest)):
-            found += infos
+        for below_one in (*first, *pool.map(below, rest)):
+            found += below_one
     return found
 
 
@@ -62,8 +67,9 @@ def _are_large(some: list[list[pa_fs.FileInfo]]) -> bool:
 
 def recursively(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool) \
         -> list[pa_fs.FileInfo]:
-    """Return what is below a folder of a store, from one request after the other."""
-    return _listed(filesystem, folder, allow_not_found, recursive=True)
+    """Return the files below a folder of a store, from one request after the other."""
+    infos = _listed(filesystem, folder, allow_not_found, recursive=True)
+    return [info for info in infos if info.is_file]
 
 
 def _listed(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool,

@@ -73,6 +73,15 @@ def relative_path(path: str, folder: str) -> str:
     return path.lstrip("/").removeprefix(folder.strip("/")).lstrip("/")
 
 
+def relative_paths(paths: list[str], folder: str) -> list[str]:
+    """Do the same with the paths of many files."""
+    prefix = folder.rstrip("/") + "/"
+    start = len(prefix)
+    if all(path.startswith(prefix) and path[start:start + 1] != "/" for path in paths):
+        return [path[start:] for path in paths]  # as nearly always
+    return [relative_path(path, folder) for path in paths]
+
+
 def is_hidden(relative: str) -> bool:
     """Whether the name of a file, or of a folder above it, hides it, from Spark's readers too."""
     if relative[:1] not in "._" and "/_" not in relative and "/." not in relative:

@@ -54,6 +54,7 @@ from secure_bloom.storage.table_names import (
     is_job_id,
     job_of,
     relative_path,
+    relative_paths,
     table_of,
 )
 from secure_bloom.storage.versions import FileVersion, local_path, without_subtree
@@ -352,13 +353,9 @@ def files_below(filesystem: pa_fs.FileSystem, folder: str, *, allow_not_found: b
     base, below = without_subtree(filesystem, folder)
     if type(base) is pa_fs.LocalFileSystem:  # pyarrow would follow links that form a circle
         return _below_subtree(base, below, prefix, allow_not_found)
-    infos = recursively(filesystem, folder, allow_not_found) if is_complete \
+    found = recursively(filesystem, folder, allow_not_found) if is_complete \
         else by_folders(filesystem, folder, allow_not_found, skipped=(STAGING, INDEX))
-    found = [info for info in infos if info.is_file]
-    paths = [info.path for info in found]
-    if all(path.startswith(prefix) and path[start:start + 1] != "/" for path in paths):
-        return dict(zip([path[start:] for path in paths], found, strict=True))
-    return dict(zip([relative_path(path, folder) for path in paths], found, strict=True))
+    return dict(zip(relative_paths([info.path for info in found], folder), found, strict=True))
 
 
 def _below_subtree(base: pa_fs.FileSystem, folder: str, prefix: str, allow_not_found: bool) \
