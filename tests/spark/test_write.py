@@ -195,7 +195,7 @@ def test_append_and_overwrite(spark, tmp_path):
     folder = tmp_path / "people"
     for mode, start, expected in [("append", 0, 10), ("append", 10, 20), ("overwrite", 50, 10)]:
         write(people(spark, 10, start), folder, mode, **PLAINTEXT)
-        assert read(spark, folder).count() == expected
+        assert read_table(folder).num_rows == expected
     assert sorted(read_table(folder)["id"].to_pylist()) == list(range(50, 60))
     assert (folder / "_SUCCESS").exists()
 
@@ -245,9 +245,9 @@ def test_an_append_with_other_partition_columns(spark, tmp_path, there, added):
             f"not be read with ({added or ''}) as well") in str(caught.value)
     assert "option partition_by" in str(caught.value)
     write(people(spark, 4), tmp_path, **options(there))
-    assert read(spark, tmp_path).count() == 8
+    assert read_table(tmp_path).num_rows == 8
     write(people(spark, 4), tmp_path, "overwrite", **options(added))
-    assert read(spark, tmp_path).count() == 4
+    assert read_table(tmp_path).num_rows == 4
 
 
 @pytest.mark.sweep
