@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -33,13 +32,15 @@ from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys.cache import LIFETIME, CachedKms
 from secure_bloom.parquet.row_ranges import ALL_ROWS, parts_of
 from secure_bloom.sbbf.column_type import ColumnType
-from secure_bloom.sbbf.probes import ValueHashes, value_hashes
+from secure_bloom.sbbf.probes import ValueHashes, plain_hash, value_hashes
 from secure_bloom.storage.cache import Cache
 
 _Result = TypeVar("_Result")
 
 # Bytes of pages that are in memory together: few, for the cache of the CPU; or many requests
 _CHUNK_BYTES, _STORE_CHUNK_BYTES = READ_TOGETHER, 32 * READ_TOGETHER
+
+_FEW_HITS = 100  # of one value in a segment, for which arrays would take longer
 
 #: hashes values for a column type
 HashValues = Callable[[ColumnType], ValueHashes]
@@ -65,6 +66,14 @@ class Hits(NamedTuple):
     row_groups: np.ndarray
     parts: np.ndarray
     unanswered: np.ndarray
+
+
+class Found(NamedTuple):
+    """A row group that may have a value; the path is None if the entry covers no file."""
+
+    path: str | None
+    place: Place
+    row_group: int
 
 
 class ColumnIndex:
@@ -222,6 +231,31 @@ class ColumnIndex:
         """Look values up; return where they may be, for each segment."""
         return self.find_hashes(partial(value_hashes, values))
 
+    def find_one(self, value: Any) -> list[Found] | None:
+        """Look a value up without arrays, in less time.
+
+        None if that cannot be done: the value is null or needs conversion, there are many hits, or
+        the index is in a store, where requests are sent together.
+        """
+        if value is None or not self.folder.is_local:
+            return None
+        found: list[Found] = []
+        for column_type, numbers in self._of_types:
+            value_hash = plain_hash(value, column_type)
+            if value_hash is None:
+                return None
+            fingerprint = self.manifest.key.fingerprint(value_hash)
+            for number in numbers:
+                segment = self.segments[number]
+                with segment.location():
+                    groups = segment.groups_of(fingerprint)
+                    if len(groups) > _FEW_HITS:
+                        return None
+                    for group in groups:
+                        file, row_group, path = segment.files.place_of(group)
+                        found.append(Found(path, Place(number, file), row_group))
+        return found
+
     def find_hashes(self, hash_values: HashValues) -> list[Hits]:
         """Look up what a function returns for the column type of each segment."""
         plans = self._plans(hash_values)
@@ -326,10 +360,11 @@ def _chunks(plans: list[_Plan], most: int) -> Iterator[list[tuple[int, PageRead]
 # --- opened indexes of this process --------------------------------------------------------------
 
 class _Opened(NamedTuple):
-    """An index, and the manifest of which it was opened."""
+    """An index, the manifest of which it was opened, and the digest of the key for that."""
 
     column_index: ColumnIndex
     stored: StoredManifest
+    key_digest: bytes
 
 
 # Each has its segments open. They are kept without use as long as keys are cached.
@@ -342,7 +377,12 @@ def open_column(filesystem: pa_fs.FileSystem, table: str, column: str,
 
     Versions and segments that this process has open are used again, if the key is still available.
     """
-    return with_newest(lambda: _open_newest(IndexFolder(filesystem, table, column), kms))
+    return open_folder(IndexFolder(filesystem, table, column), kms)
+
+
+def open_folder(folder: IndexFolder, kms: CachedKms | None) -> ColumnIndex | None:
+    """Do the same, for callers that keep the folder."""
+    return with_newest(partial(_open_newest, folder, kms))
 
 
 def opened_before(filesystem: pa_fs.FileSystem, table: str, column: str) -> ColumnIndex | None:
@@ -371,25 +411,20 @@ def _open_newest(folder: IndexFolder, kms: CachedKms | None) -> ColumnIndex | No
             raise FormatError("no manifest of the index is complete; build it again",
                               file=folder.manifest_path(versions[-1]), column=folder.column)
         return None
-    if known is not None and known.stored is stored and known.column_index.is_sound:
-        with folder.location(stored):
-            key = stored.unwrap(kms)  # it must still be available, and the same
-        if key == known.column_index.manifest.key:
-            return known.column_index
-    manifest = folder.opened(stored, kms)
+    # The key must still be available.
+    if known is not None and known.stored is stored and known.column_index.is_sound \
+            and folder.key_digest(stored, kms) == known.key_digest:
+        return known.column_index
+    manifest, key_digest = folder.opened(stored, kms), folder.key_digest(stored, kms)
     if known is not None and known.column_index.manifest.key != manifest.key:
         known = None
     found = ColumnIndex(folder, manifest, () if known is None else known.column_index.segments)
-    _opened.put(_place(folder), _Opened(found, stored))
+    _opened.put(folder.place, _Opened(found, stored, key_digest))
     return found
 
 
 def _opened_before(folder: IndexFolder) -> _Opened | None:
-    known = _opened.get(_place(folder))
+    known = _opened.get(folder.place)
     if known is None or not known.column_index.folder.filesystem.equals(folder.filesystem):
         return None
     return known
-
-
-def _place(folder: IndexFolder) -> tuple[str, str]:
-    return folder.filesystem.type_name, posixpath.normpath(folder.path)

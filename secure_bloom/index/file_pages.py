@@ -134,6 +134,11 @@ class FilePage:
         return int(self.first_group[-1])
 
     @cached_property
+    def first_groups(self) -> list[int]:
+        """``first_group`` as a list, in which one number is found in less time."""
+        return self.first_group.tolist()
+
+    @cached_property
     def entries(self) -> list[FileEntry]:
         """The rows."""
         values: dict[str, list[Any]] = {name: column.tolist()

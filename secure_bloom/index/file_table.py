@@ -16,6 +16,7 @@ SBX2 has no pages: its file table has all rows, and then the schemas.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import cached_property, lru_cache
@@ -234,10 +235,27 @@ class FileTable:
         page, at = divmod(number, self.directory.page_files)
         return parsed_schema(self.schemas[int(self.page(page).columns["schema"][at])])
 
+    def place_of(self, group: int) -> tuple[int, int, str | None]:
+        """Return file and row group of a row group of the segment, and the path of the file.
+
+        The path is None, and FormatError is raised, as for :meth:`locate`.
+        """
+        if group >= self.num_row_groups:
+            raise _no_such_group()
+        number = bisect_right(self._first_groups, group) - 1
+        page, within = self.page(number), group - self._first_groups[number]
+        file = bisect_right(page.first_groups, within) - 1
+        return (number * self.directory.page_files + file, within - page.first_groups[file],
+                page.covered_paths[file])
+
+    @cached_property
+    def _first_groups(self) -> list[int]:
+        return self.first_group.tolist()
+
     def check_groups(self, groups: np.ndarray) -> None:
         """Raise FormatError if the segment does not have one of these row groups (uint64)."""
         if groups.size and groups.max() >= self.num_row_groups:
-            raise FormatError("a segment of the index names a row group that it does not have")
+            raise _no_such_group()
 
     def pages_of(self, groups: np.ndarray) -> np.ndarray:
         """Return the number of the page of each row group (uint64); int64.
@@ -339,6 +357,10 @@ def _parsed(directory: FileDirectory, number: int, content: pa.Buffer) -> FilePa
     except _FAULTS:
         raise _invalid() from None
     return page
+
+
+def _no_such_group() -> FormatError:
+    return FormatError("a segment of the index names a row group that it does not have")
 
 
 def _invalid() -> FormatError:

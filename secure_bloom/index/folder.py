@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from functools import cache
+from functools import cache, cached_property
 from itertools import accumulate
 from urllib.parse import quote, unquote
 
@@ -67,6 +67,16 @@ class IndexFolder:
     def __init__(self, filesystem: pa_fs.FileSystem, table: str, column: str):
         self.filesystem, self.table, self.column = filesystem, table, column
         self.path = posixpath.join(table, INDEX, folder_name(column))
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the files are local, so that requests need not be sent together."""
+        return bool(self.filesystem.type_name == "local")
+
+    @cached_property
+    def place(self) -> tuple[str, str]:
+        """What distinguishes the folder from others, together with its filesystem."""
+        return self.filesystem.type_name, posixpath.normpath(self.path)
 
     def newest(self, known: StoredManifest | None = None) -> StoredManifest | None:
         """Return the newest manifest that is complete; None if there is none.
@@ -153,6 +163,11 @@ class IndexFolder:
         with self.location(stored):
             return stored.open(self.column, kms)
 
+    def key_digest(self, stored: StoredManifest, kms: CachedKms | None) -> bytes:
+        """Return :meth:`.StoredManifest.key_digest`."""
+        with self.location(stored):
+            return stored.key_digest(kms)
+
     def location(self, stored: StoredManifest) -> AbstractContextManager[None]:
         """Add to errors where a manifest is."""
         return error_location(file=self.manifest_path(stored.version), column=self.column)
@@ -186,7 +201,7 @@ class IndexFolder:
 
     def manifest_path(self, version: int) -> str:
         """Return the path of a manifest."""
-        return posixpath.join(self.path, f"{version:012}{MANIFEST}")
+        return f"{self.path}/{version:012}{MANIFEST}"
 
     def segment_path(self, name: str) -> str:
         """Return the path of a file of a segment."""
@@ -254,14 +269,18 @@ class IndexFolder:
 
     def _open_file(self, name: str) -> ReadAt:
         path = self.segment_path(name)
-        with self._existing(path):
+        try:
             file = open_small(self.filesystem, path)
             whole = file.size()
+        except OSError as error:
+            raise self._missing(path, error) from error
 
         def read_at(offset: int, size: int) -> bytes:
-            with self._existing(path):
+            try:
                 # Checked first: pyarrow allocates what is asked for.
                 data = file.read_at(size, offset) if 0 <= size <= whole - offset <= whole else b""
+            except OSError as error:
+                raise self._missing(path, error) from error
             if len(data) != size:
                 raise FormatError("this segment of the index is truncated", file=path,
                                   column=self.column)
@@ -269,22 +288,19 @@ class IndexFolder:
 
         return read_at
 
-    @contextlib.contextmanager
-    def _existing(self, path: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            if not isinstance(error, FileNotFoundError) \
-                    and self.filesystem.get_file_info(path).type != pa_fs.FileType.NotFound:
-                raise  # the disk, or the network
-            raise ChangedMeanwhileError(
-                "this segment of the index is missing: another program has deleted it, or it was "
-                "lost; try again, or update the index", file=path, column=self.column) from error
+    def _missing(self, path: str, error: OSError) -> Exception:
+        """Return what to raise if a segment cannot be read."""
+        if not isinstance(error, FileNotFoundError) \
+                and self.filesystem.get_file_info(path).type != pa_fs.FileType.NotFound:
+            return error  # of the disk, or the network
+        return ChangedMeanwhileError(
+            "this segment of the index is missing: another program has deleted it, or it was "
+            "lost; try again, or update the index", file=path, column=self.column)
 
     @contextlib.contextmanager
     def pool(self) -> Iterator[ThreadPoolExecutor | None]:
         """Return threads for requests to a store; None for local files, which need none."""
-        if self.filesystem.type_name == "local":
+        if self.is_local:
             yield None
             return
         with ThreadPoolExecutor(_AT_ONCE) as pool:

@@ -7,7 +7,8 @@ be merged without the values: bits that a small segment stores are page and buck
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +24,8 @@ MAX_NEW_ROW_GROUPS = MAX_ROW_GROUPS >> RANGE_BITS  #: of one segment that is not
 MAX_PAIRS = 1 << (FINGERPRINT_BITS - 4)  #: of one segment
 CACHED_PAIRS = 1 << 17  #: pairs that fit the cache of a processor while they are sorted
 _PAGE_BITS = 13  # a page has at most 2**13 buckets, with 1/2 to 1 entry each
+
+_Bits = TypeVar("_Bits", int, np.ndarray)
 
 
 @dataclass(frozen=True)
@@ -98,12 +101,12 @@ class Geometry:
         """Number of pages."""
         return 1 << self.page_bits
 
-    @property
+    @cached_property
     def remainder_bits(self) -> int:
         """Bits of a fingerprint that entries store."""
         return FINGERPRINT_BITS - self.page_bits - self.bucket_bits
 
-    @property
+    @cached_property
     def place_bits(self) -> int:
         """Bits of a place: row group and range."""
         return self.group_bits + self.range_bits
@@ -113,17 +116,17 @@ class Geometry:
         """Bits of an entry: remainder and place."""
         return self.remainder_bits + self.place_bits
 
-    @property
+    @cached_property
     def layout(self) -> PageLayout:
         """The layout of pages."""
         return PageLayout(self.bucket_bits, (self.entry_bits + 7) // 8)
 
-    def place(self, fingerprints: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return page, bucket and remainder of fingerprints; all uint64."""
-        top = fingerprints >> np.uint64(64 - FINGERPRINT_BITS)
-        slots = top >> np.uint64(self.remainder_bits)
-        return (slots >> np.uint64(self.bucket_bits), slots & _mask(self.bucket_bits),
-                top & _mask(self.remainder_bits))
+    def place(self, fingerprints: _Bits) -> tuple[_Bits, _Bits, _Bits]:
+        """Return page, bucket and remainder of a fingerprint, or of many; then all are uint64."""
+        top = fingerprints >> 64 - FINGERPRINT_BITS
+        slots = top >> self.remainder_bits
+        return (slots >> self.bucket_bits, slots & (1 << self.bucket_bits) - 1,
+                top & (1 << self.remainder_bits) - 1)
 
     def split(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return slots (page above bucket) and entries of pairs as :func:`pack` returns them."""

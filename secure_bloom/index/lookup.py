@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from secure_bloom.display import Result, count
-from secure_bloom.index.column_index import ColumnIndex, Hits
+from secure_bloom.index.column_index import ColumnIndex, Found, Hits
 from secure_bloom.index.coverage import Coverage, Place
 from secure_bloom.pruning.found_rows import FoundRows
 from secure_bloom.sbbf.probes import is_scalar
@@ -49,9 +49,11 @@ def look_up(index: ColumnIndex, coverage: Coverage, values: Any) -> Lookup:
         values = np.atleast_1d(values)
     elif not isinstance(values, pa.Array | pa.ChunkedArray):
         values = list(values)  # positions of a Series may have other labels
+    is_one = len(values) == 1 and is_scalar(values[0])  # which is looked up in less time
+    if is_one and (rows := index.find_one(values[0])) is not None:
+        return _lookup(coverage, [_groups_by_path(coverage, rows)])
     found: list[dict[str, list[int]]] = [{} for _ in range(len(values))]
     several: set[int] = set()  # values that are not in a single row group, as nearly all are
-    is_one = len(values) == 1 and is_scalar(values[0])  # which is looked up in less time
     for hits in index.find(values[0] if is_one else values):
         for value, path, _, group, _ in located(coverage, hits):
             of_value = found[value]
@@ -67,8 +69,20 @@ def look_up(index: ColumnIndex, coverage: Coverage, values: Any) -> Lookup:
             found[value].update(all_row_groups(index, coverage, segment))
     for value in several:
         found[value] = _in_order(found[value])
-    return Lookup(found, coverage.uncovered,
-                  coverage.num_covered + len(coverage.uncovered))
+    return _lookup(coverage, found)
+
+
+def _lookup(coverage: Coverage, found: list[dict[str, list[int]]]) -> Lookup:
+    uncovered = coverage.uncovered
+    return Lookup(found, uncovered, coverage.num_covered + len(uncovered))
+
+
+def _groups_by_path(coverage: Coverage, rows: list[Found]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for path, place, group in rows:
+        if path is not None and coverage.covers(path, place):
+            found.setdefault(path, []).append(group)
+    return _in_order(found) if len(rows) > 1 else found
 
 
 def located(coverage: Coverage, hits: Hits) -> Iterator[tuple[int, str, int, int, int]]:

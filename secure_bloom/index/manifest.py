@@ -31,6 +31,7 @@ not covered, and are searched themselves.
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -318,6 +319,14 @@ class StoredManifest:
             raise FormatError("this manifest belongs to the index of another column")
         return Manifest(self.version, key, self.material, body)
 
+    def key_digest(self, kms: CachedKms | None) -> bytes:
+        """Return the SHA-256 of the key that the KMS unwraps, of which the other ones follow.
+
+        Raises KeyRetrievalError if it is no longer available.
+        """
+        key = self.index_key if self.material is None else _key_of_kms(self.material, kms)
+        return hashlib.sha256(key or b"").digest()
+
     def unwrap(self, kms: CachedKms | None) -> IndexKey:
         """Unwrap the key of the index.
 
@@ -340,9 +349,13 @@ def wrap_index_key(key: IndexKey, master_key: str, kms: CachedKms) -> KeyMateria
 
 def unwrap_index_key(material: KeyMaterial, kms: CachedKms | None) -> bytes:
     """Unwrap the key of an index."""
+    key = _key_of_kms(material, kms)
+    return key if material.kek_id is None \
+        else unwrap_locally(key, material.wrapped_dek, material.kek_id)
+
+
+def _key_of_kms(material: KeyMaterial, kms: CachedKms | None) -> bytes:
+    """Return the key that the KMS unwraps: that of an index, or the one that wraps it."""
     if kms is None:
         raise KeyNotFoundError("the index is encrypted; pass keys (--keys)")
-    if material.kek_id is None:
-        return kms.unwrap_key(material.wrapped_dek, material.master_key_id)
-    kek = kms.unwrap_key(material.wrapped_by_master_key, material.master_key_id)
-    return unwrap_locally(kek, material.wrapped_dek, material.kek_id)
+    return kms.unwrap_key(material.wrapped_by_master_key, material.master_key_id)

@@ -77,15 +77,18 @@ class Page:
         if self._zeros[-1] < buckets or self._place_of_zero(buckets - 1) != n + buckets - 1:
             raise FormatError(_BAD_COUNTS)
         self._data, self._start, self._num_bits = data, start, n + buckets
-        self._entries = np.frombuffer(data, np.uint8, offset=start).reshape(n, layout.width)
+        self._num_entries, self._width = n, layout.width
 
-    def find(self, bucket: int, remainder: int, place_bits: int) -> np.ndarray:
-        """Return the places of a fingerprint; uint64. :class:`Pages` would take twice as long."""
-        start = self._place_of_zero(bucket - 1) - bucket + 1 if bucket else 0
-        end = self._place_of_zero(bucket) - bucket
-        found = self._wide(start, end)
-        matches = found[found >> np.uint64(place_bits) == np.uint64(remainder)]
-        return matches & np.uint64((1 << place_bits) - 1)
+    def find(self, bucket: int, remainder: int, place_bits: int) -> list[int]:
+        """Return the places of a fingerprint. :class:`Pages` would take several times as long."""
+        zero = self._place_of_zero(bucket)  # its entries are the ones before it
+        before = self._zero_before(zero, bucket)
+        at, width = self._start + (before + 1 - bucket) * self._width, self._width
+        stored = bytes(self._data[at:at + (zero - before - 1) * width])
+        entries = (int.from_bytes(stored[start:start + width], "little")
+                   for start in range(0, len(stored), width))
+        mask = (1 << place_bits) - 1
+        return [entry & mask for entry in entries if entry >> place_bits == remainder]
 
     def decode(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the buckets and the entries of all fingerprints; uint64."""
@@ -101,20 +104,25 @@ class Page:
             zeros &= zeros - 1
         return 64 * word + (zeros & -zeros).bit_length() - 1
 
+    def _zero_before(self, zero: int, bucket: int) -> int:
+        """Return the number of the bit that is the zero before that of a bucket; -1: none."""
+        word, bit = divmod(zero, 64)
+        zeros = ~int(self._words[word]) & (1 << bit) - 1
+        if zeros or not bucket:  # mostly in the same word
+            return 64 * word + zeros.bit_length() - 1 if zeros else -1
+        return self._place_of_zero(bucket - 1)
+
     def _all_wide(self) -> np.ndarray:
         """Return all entries; uint64."""
-        n, width = self._entries.shape
+        n, width = self._num_entries, self._width
         before = self._start + width - 8  # where 8 bytes begin that end with the first entry
         if before < 0:
-            return self._wide(0, n)
+            narrow = np.zeros((n, 8), np.uint8)
+            narrow[:, :width] = np.frombuffer(self._data, np.uint8, n * width,
+                                              self._start).reshape(n, width)
+            return narrow.view("<u8").ravel().astype(np.uint64, copy=False)
         wide = np.ndarray(n, "<u8", self._data, before, (width,))
         return (wide >> np.uint64(64 - 8 * width)).astype(np.uint64, copy=False)
-
-    def _wide(self, start: int, end: int) -> np.ndarray:
-        narrow = self._entries[start:end]
-        wide = np.zeros((len(narrow), 8), np.uint8)
-        wide[:, :narrow.shape[1]] = narrow
-        return wide.view("<u8").ravel().astype(np.uint64, copy=False)
 
 
 def by_page(pages: np.ndarray) -> list[tuple[int, np.ndarray]]:

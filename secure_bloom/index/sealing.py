@@ -21,6 +21,7 @@ import os
 import struct
 from enum import IntEnum
 from functools import cached_property
+from threading import local
 
 import numpy as np
 import pyarrow as pa
@@ -54,6 +55,7 @@ class IndexKey:
         if len(key) != KEY_SIZE or len(index_id) != ID_SIZE:
             raise ValueError("an index has a key of 32 bytes and an id of 16 bytes")
         self._key, self.index_id = key, index_id
+        self._of_thread = local()
 
     @classmethod
     def new(cls) -> IndexKey:
@@ -82,6 +84,14 @@ class IndexKey:
         out = np.empty(blocks.nbytes + 15, np.uint8)
         self._cipher.encryptor().update_into(blocks.data.cast("B"), out.data)
         return out[:blocks.nbytes].view("<u8")[::2].astype(np.uint64)
+
+    def fingerprint(self, value_hash: int) -> int:
+        """Return one of :meth:`fingerprints`, in less time."""
+        try:
+            encryptor = self._of_thread.encryptor  # to make one takes longer than all else
+        except AttributeError:
+            encryptor = self._of_thread.encryptor = self._cipher.encryptor()
+        return int.from_bytes(encryptor.update(value_hash.to_bytes(16, "little"))[:8], "little")
 
     @cached_property
     def _cipher(self) -> Cipher[modes.ECB]:

@@ -102,6 +102,8 @@ class Segment:
 
     Attributes
     ----------
+    location : callable
+        As passed.
     is_sound : bool
         Whether all that was read so far authenticates, and is complete. If not, the file may have
         been repaired since it was opened.
@@ -111,7 +113,7 @@ class Segment:
 
     def __init__(self, info: SegmentInfo, sealer: Sealer, read_at: ReadAt,
                  location: Location = nullcontext):
-        self.info, self._stored, self._location = info, read_at, location
+        self.info, self._stored, self.location = info, read_at, location
         if info.size - info.tail > _MAX_TAIL:
             raise FormatError("the manifest describes a segment whose tail is too large to read")
         tail = read_at(info.tail, info.size - info.tail)
@@ -160,7 +162,7 @@ class Segment:
                 yield self._open(data[bounds[page] - start:bounds[page + 1] - start],
                                  ModuleType.FILE_PAGE, page)
 
-        return FileTable.stored(directory, read, self._location)
+        return FileTable.stored(directory, read, self.location)
 
     def reads(self, fingerprints: np.ndarray) -> list[PageRead]:
         """Return which pages to read to look up fingerprints, in order."""
@@ -201,11 +203,22 @@ class Segment:
         return Match(probes[found], *self.geometry.groups_and_ranges(places))
 
     def _find_one(self, fingerprints: np.ndarray, read: PageRead, module: bytes) -> Match:
-        page = Page(self._open(module, ModuleType.PAGE, read.page), self.geometry.layout)
-        _, [bucket], [remainder] = self.geometry.place(fingerprints[read.probes])
-        found = page.find(int(bucket), int(remainder), self.geometry.place_bits)
-        probes = np.repeat(read.probes, found.size)
-        return Match(probes, *self.geometry.groups_and_ranges(found))
+        [fingerprint] = fingerprints[read.probes].tolist()
+        places = np.array(self._places_of(fingerprint, module), np.uint64)
+        return Match(np.repeat(read.probes, places.size),
+                     *self.geometry.groups_and_ranges(places))
+
+    def groups_of(self, fingerprint: int) -> list[int]:
+        """Look up one fingerprint; return the row groups that have it."""
+        start, size = self.place_of_page(self.geometry.place(fingerprint)[0])
+        places = self._places_of(fingerprint, self._read_at(start, size))
+        return [place >> self.geometry.range_bits for place in places]
+
+    def _places_of(self, fingerprint: int, module: bytes) -> list[int]:
+        """Return the places of a fingerprint according to its page."""
+        number, bucket, remainder = self.geometry.place(fingerprint)
+        page = Page(self._open(module, ModuleType.PAGE, number), self.geometry.layout)
+        return page.find(bucket, remainder, self.geometry.place_bits)
 
     def _opened_pages(self, reads: Sequence[PageRead], modules: Sequence[bytes]) -> Pages:
         sizes = np.concatenate([np.diff(read.bounds) for read in reads]) - OVERHEAD

@@ -77,7 +77,7 @@ class Table(NamedTuple):
                     != {GENERATION}:
                 return None
             # If it is replaced meanwhile, its hash is none that was recorded.
-            content = read_again(self.filesystem, posixpath.join(staging, GENERATION), MAX_MARKER)
+            content = read_again(self.filesystem, f"{staging}/{GENERATION}", MAX_MARKER)
         except (OSError, FormatError):
             return None  # so the files must be listed, which fails if this was not the cause
         return hashlib.sha256(content).hexdigest()

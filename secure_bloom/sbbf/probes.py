@@ -91,13 +91,19 @@ def check_values(filter_: HashFilter, values: object) -> bool | np.ndarray:
     """See :meth:`secure_bloom.SplitBlockBloomFilter.check`."""
     if type(values) in _DEFAULTS:
         column_type = filter_.column_type or _first_type(filter_, _DEFAULTS[type(values)])
-        stored = stored_bytes(values, column_type)
-        if stored is not None:
-            return filter_.check_hash(xxh64_intdigest(stored))
+        value_hash = plain_hash(values, column_type)
+        if value_hash is not None:
+            return filter_.check_hash(value_hash)
     answers = [_check(filter_, array) for array in as_arrays(values)]
     if is_scalar(values):
         return bool(answers[0][0])
     return np.concatenate([np.empty(0, bool), *answers])
+
+
+def plain_hash(value: Any, column_type: ColumnType) -> int | None:
+    """Return the hash of a Python value of common types; None: as for :func:`stored_bytes`."""
+    stored = stored_bytes(value, column_type) if type(value) in _DEFAULTS else None
+    return None if stored is None else xxh64_intdigest(stored)
 
 
 def stored_bytes(value: Any, column_type: ColumnType) -> bytes | None:
@@ -230,12 +236,10 @@ class ValueHashes(NamedTuple):
 def value_hashes(values: object, column_type: ColumnType) -> ValueHashes:
     """Hash values of any form as a column of this type stores them."""
     few = values if isinstance(values, list) and len(values) <= _FEW else [values]
-    stored = [stored_bytes(value, column_type) if type(value) in _DEFAULTS else None
-              for value in few]
-    if None not in stored:
-        return ValueHashes(np.array([xxh64_intdigest(one) for one in stored if one is not None],
-                                    np.uint64),
-                           np.arange(len(stored)), np.empty(0, np.int64))
+    known = [plain_hash(value, column_type) for value in few]
+    if None not in known:
+        return ValueHashes(np.array(known, np.uint64), np.arange(len(known)),
+                           np.empty(0, np.int64))
     parts, start = [], 0
     for array in as_arrays(values):
         hashes, numbers, unknown = _Hashed(array, column_type).by_value()

@@ -313,6 +313,8 @@ def as_local(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa_fs.FileSystem,
 
 def local_path(filesystem: pa_fs.FileSystem, path: str) -> str | None:
     """Return the path of a file on the local disk; None if the file is elsewhere."""
+    if type(filesystem) is pa_fs.LocalFileSystem and path.startswith("/"):  # mostly
+        return path
     filesystem, path = without_subtree(filesystem, path)
     return path if _is_local(filesystem) else None
 

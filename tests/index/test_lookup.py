@@ -108,6 +108,26 @@ def test_integers_of_any_files(tmp_path_factory, files, others):
             assert len(stored) == sum(map(len, one.values()))
 
 
+@pytest.mark.parametrize("few", [2, 100])
+def test_one_value_is_found_as_many_are(tmp_path, monkeypatch, few):
+    """Also in files of several types, in many row groups, and not in removed files."""
+    monkeypatch.setattr("secure_bloom.index.column_index._FEW_HITS", few)
+    files = [["a", "b", "a", None], ["b"] * 9, [b"a", b"\xff"], ["gone", "a"]]
+    for number, values in enumerate(files):
+        write(tmp_path / f"{number}.parquet", values, rows=1, column="v", encryption=None)
+        build(tmp_path, "v", KMS, encryption=None)
+    (tmp_path / "3.parquet").unlink()
+    index = Index.open(tmp_path, KMS)
+    column = index.column("v")
+    assert len(column.segments) > 1
+    for value in ["a", "b", "gone", "", b"a", b"\xff", 1, 0.0, None, "\ud800"]:
+        together = index.lookup("v", [value, value]).row_groups
+        assert 2 * index.lookup("v", value).row_groups == together, value
+        is_plain = value in ("a", "b", "gone", "", b"a", b"\xff")
+        is_frequent = few == 2 and value == "b"
+        assert (column.find_one(value) is None) == (not is_plain or is_frequent), value
+
+
 def test_zeros_are_equal_and_nan_may_be_anywhere(tmp_path):
     for number, value in enumerate([0.0, -0.0, math.nan, 1.0]):
         write(tmp_path / f"{number}.parquet", [value], column="v", encryption=None)

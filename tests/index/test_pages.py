@@ -73,7 +73,7 @@ def test_exactly_what_was_encoded_is_found(page):
              in zip(at.tolist(), groups.tolist(), strict=True)]
     assert sorted(found) == triples
     assert [(*probe, group) for probe in probes
-            for group in opened.find(*probe, group_bits).tolist()] == triples
+            for group in opened.find(*probe, group_bits)] == triples
     buckets, entries = opened.decode()
     mask = (1 << group_bits) - 1
     assert [(bucket, one >> group_bits, one & mask) for bucket, one
