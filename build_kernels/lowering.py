@@ -17,12 +17,12 @@ with tempfile.TemporaryDirectory() as _cache:  # what is compiled without optimi
     from numba.core.errors import NumbaWarning
     from numba.extending import intrinsic
 
-    from secure_bloom.kernels import blocks, hashing, sorting
+    from secure_bloom.kernels import blocks, hashing, pairs, sorting
     from secure_bloom.kernels.interface import FUNCTIONS, PREFIX
     from secure_bloom.kernels.simd import array_at
     from secure_bloom.parquet import footer_kernels
 
-_MODULES = hashing, blocks, sorting, footer_kernels
+_MODULES = hashing, blocks, sorting, pairs, footer_kernels
 
 
 def lower() -> dict[str, str]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.index.pages import PageLayout
-from secure_bloom.parquet.row_ranges import ALL_ROWS, RANGE_BITS, common_ranges, narrowed
+from secure_bloom.parquet.row_ranges import ALL_ROWS, NUM_PARTS, RANGE_BITS, narrowed
 from secure_bloom.sbbf.kernel_choice import kernels_for
 
 FINGERPRINT_BITS = 38  #: D pairs of value and row group give D / 2**38 false row groups a lookup
@@ -128,15 +128,6 @@ class Geometry:
         return (slots >> self.bucket_bits, slots & (1 << self.bucket_bits) - 1,
                 top & (1 << self.remainder_bits) - 1)
 
-    def split(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return slots (page above bucket) and entries of pairs as :func:`pack` returns them."""
-        top, places = unpack(pairs)
-        entries = top & _mask(self.remainder_bits)
-        entries <<= np.uint64(self.place_bits)  # in place, as fresh memory takes more time
-        entries |= places
-        top >>= np.uint64(self.remainder_bits)
-        return top, entries
-
     def join(self, page: int, buckets: np.ndarray, entries: np.ndarray) \
             -> tuple[np.ndarray, np.ndarray]:
         """Return fingerprints (their bits lowest) and places of a decoded page; uint64."""
@@ -154,10 +145,25 @@ class Geometry:
         """Return pairs whose ranges have RANGE_BITS with as many as this geometry has."""
         if self.range_bits == RANGE_BITS:
             return pairs
-        places = pairs & _mask(MAX_GROUP_BITS)
-        new = place_of(places >> np.uint64(RANGE_BITS), places & _mask(RANGE_BITS),
-                       self.range_bits)
-        return pack(pairs, new)
+        new = pairs & _mask(MAX_GROUP_BITS)
+        new >>= np.uint64(RANGE_BITS - self.range_bits)  # of most ranges: they are the smallest
+        new |= pairs & ~_mask(MAX_GROUP_BITS)
+        larger = np.flatnonzero(pairs & np.uint64(NUM_PARTS) == 0) if self.range_bits else ()
+        if len(larger):
+            places = pairs[larger] & _mask(MAX_GROUP_BITS)
+            new[larger] = pack(pairs[larger], place_of(
+                places >> np.uint64(RANGE_BITS), places & _mask(RANGE_BITS), self.range_bits))
+        return new
+
+    def encode_pages(self, pairs: np.ndarray, first: int, count: int) \
+            -> tuple[memoryview, list[int]]:
+        """Return successive pages, which have these pairs, and where each of them ends."""
+        numbers = np.arange(first + 1, first + count, dtype=np.uint64)
+        starts = np.searchsorted(pairs, numbers << np.uint64(64 - self.page_bits))
+        pages, ends = kernels_for(pairs.size).encode_pages(
+            pairs, np.concatenate([[0], starts, [pairs.size]]), self.layout.width,
+            self.bucket_bits, self.remainder_bits, self.place_bits, MAX_GROUP_BITS)
+        return pages.data, ends.tolist()
 
 
 def place_of(groups: np.ndarray | int, ranges: np.ndarray | int,
@@ -174,7 +180,9 @@ def pack(fingerprints: np.ndarray, places: np.ndarray | int) -> np.ndarray:
 
     The first 38 bits are those of the fingerprints (uint64, their bits highest).
     """
-    return fingerprints & ~_mask(MAX_GROUP_BITS) | np.asarray(places, np.uint64)
+    pairs = fingerprints & ~_mask(MAX_GROUP_BITS)
+    pairs |= np.asarray(places, np.uint64)  # in place, as fresh memory takes more time
+    return pairs
 
 
 def unpack(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -197,20 +205,9 @@ def sorted_pairs(parts: list[np.ndarray], first_bit: int = 0, *, are_sorted: boo
         range around all of them.
     """
     pairs = np.concatenate(parts) if parts else np.empty(0, np.uint64)
-    kernels_for(pairs.size).sort(pairs, first_bit, runs=len(parts) if are_sorted else 1)
-    again = (pairs[1:] ^ pairs[:-1]) >> np.uint64(range_bits) == 0
-    if not again.any():
-        return pairs
-    is_first = np.append(True, ~again)
-    found = pairs[is_first]
-    if range_bits:
-        is_alone = is_first & np.append(~again, True)
-        several = pairs[~is_alone]
-        ranges = common_ranges(several & _mask(range_bits),
-                               np.flatnonzero(is_first[~is_alone]))
-        changed = ~is_alone[is_first]
-        found[changed] = found[changed] & ~_mask(range_bits) | ranges
-    return found
+    kernels = kernels_for(pairs.size)
+    kernels.sort(pairs, first_bit, runs=len(parts) if are_sorted else 1)
+    return pairs[:kernels.unite(pairs, range_bits)]
 
 
 def _mask(bits: int) -> np.uint64:

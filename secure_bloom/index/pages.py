@@ -14,13 +14,13 @@ A page, little-endian:
 
 from __future__ import annotations
 
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from secure_bloom.errors import FormatError
+from secure_bloom.kernels.vectorized import encode_page
 
 SPARE = 8  #: bytes behind pages that are searched, which say nothing
 _BAD_SIZE = "a page of the index has an invalid size"
@@ -41,25 +41,7 @@ class PageLayout(NamedTuple):
 
 def encode(buckets: np.ndarray, entries: np.ndarray, layout: PageLayout) -> bytes:
     """Return a page of n entries; buckets (ascending) and entries are uint64."""
-    n = buckets.size
-    bits = np.zeros(n + (1 << layout.bucket_bits), np.uint8)
-    bits[np.arange(n) + buckets.astype(np.int64)] = 1  # after one zero for each bucket before
-    narrow = np.empty(n, _narrow_type(layout.width))
-    for name in narrow.dtype.names or ():
-        narrow[name] = entries >> np.uint64(8 * int(name))
-    return b"".join((np.array(n, "<u4").tobytes(),
-                     np.packbits(bits, bitorder="little").tobytes(), narrow.tobytes()))
-
-
-@cache
-def _narrow_type(width: int) -> np.dtype[np.void]:
-    """Return so many bytes as numbers of 4, 2 and 1 bytes, which are copied faster than bytes.
-
-    Their names are where they begin.
-    """
-    sizes = [4] * (width // 4) + [size for size in (2, 1) if width & size]
-    starts = [sum(sizes[:number]) for number in range(len(sizes))]
-    return np.dtype([(str(start), f"<u{size}") for start, size in zip(starts, sizes, strict=True)])
+    return encode_page(buckets, entries, layout.width, layout.bucket_bits)
 
 
 class Page:

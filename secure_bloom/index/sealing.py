@@ -35,6 +35,7 @@ MAGIC = b"SBX3"
 SBX2 = b"SBX2"  #: the format before, which is read, too
 KEY_SIZE = 32
 ID_SIZE = 16  #: bytes of the id of an index or a segment
+_IN_CACHE = 1 << 13  # hashes whose blocks stay in the cache of a core
 
 
 class ModuleType(IntEnum):
@@ -77,13 +78,15 @@ class IndexKey:
 
     def fingerprints(self, hashes: np.ndarray) -> np.ndarray:
         """Return keyed fingerprints, uint64: half an AES block of each XXH64 hash and zeros."""
-        if not hashes.size:
-            return np.empty(0, np.uint64)
-        blocks = np.zeros((hashes.size, 2), "<u8")
-        blocks[:, 0] = hashes
-        out = np.empty(blocks.nbytes + 15, np.uint8)
-        self._cipher.encryptor().update_into(blocks.data.cast("B"), out.data)
-        return out[:blocks.nbytes].view("<u8")[::2].astype(np.uint64)
+        found, most = np.empty(hashes.size, np.uint64), min(hashes.size, _IN_CACHE)
+        blocks, encrypted = np.zeros((most, 2), "<u8"), np.empty(16 * most + 15, np.uint8)
+        encryptor = self._cipher.encryptor()
+        for start in range(0, hashes.size, _IN_CACHE):
+            some = hashes[start:start + _IN_CACHE]
+            blocks[:some.size, 0] = some
+            encryptor.update_into(blocks[:some.size].data.cast("B"), encrypted.data)
+            found[start:start + some.size] = encrypted[:16 * some.size].view("<u8")[::2]
+        return found
 
     def fingerprint(self, value_hash: int) -> int:
         """Return one of :meth:`fingerprints`, in less time."""

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import FormatError
-from secure_bloom.index import pages
 from secure_bloom.index.file_table import FileDirectory, FileTable
 from secure_bloom.index.geometry import Geometry
 from secure_bloom.index.sealing import ID_SIZE, MAGIC, IndexKey, ModuleType, Sealer
@@ -195,15 +194,9 @@ class SegmentFile:
     def _add_slice(self, sealer: Sealer, geometry: Geometry, pairs: np.ndarray, first: int,
                    count: int) -> Iterator[int]:
         """Append the pages of a slice; yield their sizes."""
-        slots, entries = geometry.split(pairs)
-        numbers = np.arange(first, first + count, dtype=np.uint64)
-        bounds = np.append(np.searchsorted(slots, numbers << np.uint64(geometry.bucket_bits)),
-                           pairs.size).tolist()
-        buckets = slots & np.uint64((1 << geometry.bucket_bits) - 1)
-        for page, (start, end) in enumerate(pairwise(bounds), first):
-            yield self.add(sealer.seal(
-                pages.encode(buckets[start:end], entries[start:end], geometry.layout),
-                ModuleType.PAGE, page))
+        pages, ends = geometry.encode_pages(pairs, first, count)
+        for page, (start, end) in enumerate(pairwise([0, *ends]), first):
+            yield self.add(sealer.seal(pages[start:end], ModuleType.PAGE, page))
 
     def add_files(self, sealer: Sealer, files: FileTable) -> FileDirectory:
         """Append the pages of files; return their directory."""

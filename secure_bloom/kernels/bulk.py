@@ -1,4 +1,4 @@
-"""Bulk work with compiled kernels: XXH64 (seed 0), insert and check of a filter, and sorting.
+"""Bulk work with compiled kernels: XXH64 (seed 0), filters, and the pairs of an index.
 
 Arrays are checked here, since compiled kernels check nothing, and large input is split among
 threads, since they release the GIL. The number of threads is ``pyarrow.cpu_count()``, which
@@ -101,6 +101,41 @@ class Bulk:
         if values.size < _FEW or self.raw.sort(values, np.empty_like(values),
                                               min(first_bit, _COMMON_BITS)):
             values.sort(kind="stable")  # many bits of the numbers were the same
+
+    def unite(self, pairs: np.ndarray, range_bits: int) -> int:
+        """Make one of successive pairs that differ in their ranges alone; return how many are left.
+
+        Its range, the last ``range_bits``, is the smallest one around theirs; see
+        :mod:`secure_bloom.kernels.pairs`. ``pairs`` (uint64) are in order; those that are left are
+        at the start then.
+        """
+        writable(pairs, np.uint64)
+        return int(self.raw.unite(pairs, range_bits))
+
+    def encode_pages(self, pairs: np.ndarray, starts: np.ndarray, width: int, *bits: int) \
+            -> tuple[np.ndarray, np.ndarray]:
+        """Return pages of an index (uint8), and where each ends in it (int64).
+
+        Parameters
+        ----------
+        pairs : uint64 array
+            Page k has ``pairs[starts[k]:starts[k + 1]]``, in order.
+        starts : int64 array
+        width : int
+            Bytes of an entry, 1 to 8.
+        *bits : int
+            How many bits of a pair are the bucket, the remainder, the place, and everything below
+            the remainder.
+        """
+        pairs, starts = readable(pairs, np.uint64), readable(starts, np.int64)
+        counts = np.diff(starts)
+        if not 1 <= width <= 8 or starts[0] != 0 or starts[-1] != pairs.size \
+                or counts.min(initial=0) < 0:
+            raise ValueError("the bounds of pages, or the width of their entries, are invalid")
+        size = int((4 + (counts + (1 << bits[0]) + 7 >> 3) + width * counts).sum())
+        out, ends = np.empty(size + 8, np.uint8), np.empty(counts.size, np.int64)
+        self.raw.encode_pages(pairs, starts, out, ends, width, *bits)
+        return out[:size], ends
 
     def _insert(self, words: np.ndarray, values: np.ndarray, hashed: bool) -> None:
         """Insert with several threads.

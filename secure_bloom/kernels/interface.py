@@ -25,6 +25,8 @@ FUNCTIONS = {
     "insert_64": ("uint32*8", "uint64*", "int64"),
     "check": ("uint32*8", "uint64*", "boolean*"),
     "sort": ("uint64*", "uint64*", "int64"),
+    "unite": ("uint64*", "int64"),
+    "encode_pages": ("uint64*", "int64*", "uint8*", "int64*", *["int64"] * 5),
     "struct_ends": ("uint8*", "int64", "int64*"),
     "fields": ("uint8*", "int64*4"),
     "with_bloom_filters": ("uint8*", "int64*", "int64*2", "uint8*", "int64*"),
@@ -32,7 +34,7 @@ FUNCTIONS = {
 
 #: All modules that compiled kernels consist of, and the table above.
 SOURCES = ("kernels/blocks", "kernels/compiling", "kernels/hashing", "kernels/interface",
-           "kernels/scalar", "kernels/simd", "kernels/sorting", "kernels/xxh64",
+           "kernels/pairs", "kernels/scalar", "kernels/simd", "kernels/sorting", "kernels/xxh64",
            "parquet/footer_kernels", "parquet/thrift/protocol")
 
 

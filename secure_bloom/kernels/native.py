@@ -46,7 +46,8 @@ class Native:
         self._binary = {width: functions[f"hash_binary_{8 * width}"] for width in (4, 8)}
         self._insert = {width: functions[f"insert_{8 * width}"] for width in (4, 8)}
         self._fixed, self._check = functions["hash_fixed"], functions["check"]
-        self._sort = functions["sort"]
+        self._sort, self._unite = functions["sort"], functions["unite"]
+        self._encode_pages = functions["encode_pages"]
         self._ends, self._fields = functions["struct_ends"], functions["fields"]
         self._with_bloom_filters = functions["with_bloom_filters"]
 
@@ -73,6 +74,15 @@ class Native:
     def sort(self, values: np.ndarray, spare: np.ndarray, first_bit: int) -> int:
         """See :func:`secure_bloom.kernels.sorting.sort`."""
         return int(self._sort(*_array(values), *_array(spare), first_bit))
+
+    def unite(self, pairs: np.ndarray, range_bits: int) -> int:
+        """See :func:`secure_bloom.kernels.pairs.unite`."""
+        return int(self._unite(*_array(pairs), range_bits))
+
+    def encode_pages(self, pairs: np.ndarray, starts: np.ndarray, out: np.ndarray,
+                     ends: np.ndarray, *bits: int) -> None:
+        """See :func:`secure_bloom.kernels.pairs.encode_pages`."""
+        self._encode_pages(*_array(pairs), *_array(starts), *_array(out), *_array(ends), *bits)
 
     def struct_ends(self, data: bytes, position: int, ends: np.ndarray) -> None:
         """See :func:`secure_bloom.parquet.footer_kernels.struct_ends`."""

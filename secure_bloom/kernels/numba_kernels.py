@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from secure_bloom.kernels import blocks, hashing, sorting
+from secure_bloom.kernels import blocks, hashing, pairs, sorting
 
 
 def hash_words(values: np.ndarray, out: np.ndarray) -> None:
@@ -41,6 +41,17 @@ def sort(values: np.ndarray, spare: np.ndarray, first_bit: int) -> int:
     return int(sorting.sort(values, spare, first_bit))
 
 
+def unite(values: np.ndarray, range_bits: int) -> int:
+    """See :func:`secure_bloom.kernels.pairs.unite`."""
+    return int(pairs.unite(values, range_bits))
+
+
+def encode_pages(values: np.ndarray, starts: np.ndarray, out: np.ndarray, ends: np.ndarray,
+                 *bits: int) -> None:
+    """See :func:`secure_bloom.kernels.pairs.encode_pages`."""
+    pairs.encode_pages(_readonly(values), _readonly(starts), out, ends, *bits)
+
+
 def _readonly(array: np.ndarray) -> np.ndarray:
     """Return the array as read-only: otherwise numba would compile for both kinds."""
     array = array.view()
@@ -62,7 +73,9 @@ def to_warm_up(footers: Any) -> Iterator[Callable[[], object]]:
     yield partial(hash_fixed, data, 1, out)
     yield partial(check, words, out, np.empty(0, bool))
     yield partial(sort, out, out, 0)
+    yield partial(unite, out, 0)
     ends, places = np.empty(0, np.int64), np.empty((0, 2), np.int64)
+    yield partial(encode_pages, out, ends, data, ends, 1, 1, 1, 1, 1)
     yield partial(footers.struct_ends, b"", 0, ends)
     yield partial(footers.fields, b"", np.empty((0, 4), np.int64))
     yield partial(footers.with_bloom_filters, b"", np.zeros(1, np.int64), places, data, ends)

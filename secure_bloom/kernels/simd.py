@@ -187,6 +187,16 @@ def _reader(bits: int):
 read8, read4, read1 = _reader(64), _reader(32), _reader(8)
 
 
+@intrinsic
+def write8(typing_context, data, position, value):
+    """Write a ``uint64``, little-endian, to a uint8 array at any position."""
+    def generate(context, builder, signature, args):
+        address = pointer_to(context, builder, data, args[0], args[1], ir.IntType(64))
+        builder.store(args[2], address, align=1)
+        return context.get_dummy_value()
+    return types.void(data, types.uint64, types.uint64), generate
+
+
 def stack_array(item: types.Integer, count: int):
     """Return a function that returns an uninitialised array of ``count`` elements on the stack.
 

@@ -1,4 +1,4 @@
-"""The kernels with numpy alone: XXH64 (seed 0), insert and check of a filter, and sorting.
+"""The kernels with numpy alone: XXH64 (seed 0), filters, and the pairs of an index.
 
 They work where no machine code of :mod:`secure_bloom.kernels.native` can be used, and nothing has
 to be loaded for them, so small work always uses them. Values are processed in blocks whose
@@ -9,6 +9,8 @@ filter, shape (blocks, 8), uint32.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -190,6 +192,82 @@ def sort(values: np.ndarray, first_bit: int = 0, *, runs: int = 1) -> None:
             bits = (some >> _U64(max(48 - first_bit, 0))).astype(np.uint16)
             some[:] = some[np.argsort(bits, kind="stable")]
     values.sort(kind="stable")  # which needs little time for parts that are in order
+
+
+# --- pairs of an index ---------------------------------------------------------------------------
+
+def unite(pairs: np.ndarray, range_bits: int) -> int:
+    """Make one of successive pairs that differ in their ranges alone; return how many are left.
+
+    Its range, the last ``range_bits``, is the smallest one around theirs; see
+    :mod:`secure_bloom.kernels.pairs`. ``pairs`` (uint64) are in order; those that are left are at
+    the start then.
+    """
+    again = (pairs[1:] ^ pairs[:-1]) >> _U64(range_bits) == 0
+    if not again.any():
+        return pairs.size
+    is_first = np.append(True, ~again)
+    left = pairs[is_first]
+    if range_bits:
+        is_alone = is_first & np.append(~again, True)
+        mask, (firsts, lasts) = _U64((1 << range_bits) - 1), _ends_of_ranges(range_bits)
+        ranges, starts = pairs[~is_alone] & mask, np.flatnonzero(is_first[~is_alone])
+        common = np.minimum.reduceat(firsts[ranges], starts)
+        last = np.maximum.reduceat(lasts[ranges], starts)
+        while (differ := common != last).any():
+            common[differ] >>= _U64(1)
+            last[differ] >>= _U64(1)
+        changed = ~is_alone[is_first]
+        left[changed] = left[changed] & ~mask | common
+    pairs[:left.size] = left
+    return left.size
+
+
+@cache
+def _ends_of_ranges(range_bits: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first and the last of the smallest ranges in each range; 0 has all of them."""
+    ranges = np.maximum(np.arange(1 << range_bits), 1)
+    shifts = range_bits - np.array([int(one).bit_length() for one in ranges])
+    return (ranges << shifts).astype(np.uint64), ((ranges + 1 << shifts) - 1).astype(np.uint64)
+
+
+def encode_pages(pairs: np.ndarray, starts: np.ndarray, width: int, bucket_bits: int,
+                 remainder_bits: int, place_bits: int, spare_bits: int) \
+        -> tuple[np.ndarray, np.ndarray]:
+    """See :meth:`secure_bloom.kernels.bulk.Bulk.encode_pages`."""
+    slots, entries = pairs >> _U64(spare_bits), pairs & _U64((1 << place_bits) - 1)
+    entries |= (slots & _U64((1 << remainder_bits) - 1)) << _U64(place_bits)
+    slots >>= _U64(remainder_bits)
+    slots &= _U64((1 << bucket_bits) - 1)
+    pages = [encode_page(slots[start:stop], entries[start:stop], width, bucket_bits)
+             for start, stop in pairwise(starts.tolist())]
+    return np.frombuffer(b"".join(pages), np.uint8), np.cumsum([len(page) for page in pages])
+
+
+def encode_page(buckets: np.ndarray, entries: np.ndarray, width: int, bucket_bits: int) -> bytes:
+    """Return a page of an index; buckets (ascending) and entries, of ``width`` bytes, are uint64.
+
+    See :mod:`secure_bloom.index.pages`.
+    """
+    n = buckets.size
+    bits = np.zeros(n + (1 << bucket_bits), np.uint8)
+    bits[np.arange(n) + buckets.astype(np.int64)] = 1  # after one zero for each bucket before
+    narrow = np.empty(n, _narrow_type(width))
+    for name in narrow.dtype.names or ():
+        narrow[name] = entries >> _U64(8 * int(name))
+    return b"".join((np.array(n, "<u4").tobytes(),
+                     np.packbits(bits, bitorder="little").tobytes(), narrow.tobytes()))
+
+
+@cache
+def _narrow_type(width: int) -> np.dtype[np.void]:
+    """Return so many bytes as numbers of 4, 2 and 1 bytes, which are copied faster than bytes.
+
+    Their names are where they begin.
+    """
+    sizes = [4] * (width // 4) + [size for size in (2, 1) if width & size]
+    starts = [sum(sizes[:number]) for number in range(len(sizes))]
+    return np.dtype([(str(start), f"<u{size}") for start, size in zip(starts, sizes, strict=True)])
 
 
 # --- filters -------------------------------------------------------------------------------------

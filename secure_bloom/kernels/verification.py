@@ -87,6 +87,31 @@ def _sort(raw: Any) -> bool:
     return True
 
 
+def _unite(raw: Any) -> bool:
+    values = np.sort(_noise(_COUNT, np.uint64) % np.uint64(2 * _COUNT))
+    for range_bits in (0, 6):
+        found, expected = values.copy(), values.copy()
+        left = vectorized.unite(expected, range_bits)
+        if raw.unite(found, range_bits) != left or not np.array_equal(found[:left],
+                                                                      expected[:left]):
+            return False
+    return True
+
+
+def _encode_pages(raw: Any) -> bool:
+    bits = 7, 27, 20, 26  # of bucket, remainder, place, and everything below the remainder
+    pairs = np.sort(_noise(_COUNT, np.uint64))
+    starts = np.append(np.searchsorted(pairs, np.arange(16, dtype=np.uint64) << np.uint64(60)),
+                       _COUNT)
+    for width in (6, 8):
+        expected, ends = vectorized.encode_pages(pairs, starts, width, *bits)
+        found, found_ends = np.zeros(expected.size + 8, np.uint8), np.zeros_like(ends)
+        raw.encode_pages(pairs, starts, found, found_ends, width, *bits)
+        if not np.array_equal(found[:-8], expected) or not np.array_equal(found_ends, ends):
+            return False
+    return True
+
+
 def _footers(raw: Any) -> bool:
     size = len(_CHUNK)
     ends, table = np.zeros(2, np.int64), np.zeros((4, 4), np.int64)
@@ -104,7 +129,8 @@ def _footers(raw: Any) -> bool:
 
 
 _TESTS = {"hash_words": _hash_words, "hash_fixed": _hash_fixed, "hash_binary": _hash_binary,
-          "insert": _insert, "check": _check, "sort": _sort, "footers": _footers}
+          "insert": _insert, "check": _check, "sort": _sort, "unite": _unite,
+          "encode_pages": _encode_pages, "footers": _footers}
 
 
 def _same(hash_all: Any, raw: Any) -> bool:

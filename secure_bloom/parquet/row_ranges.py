@@ -61,20 +61,6 @@ def are_worth_it(rows: Sequence[int], row_groups: Sequence[int]) -> bool:
     return 0 < sum(rows) <= 2 * large
 
 
-def common_ranges(ranges: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Return for each of several successive arrays of ranges the smallest range with all of them.
-
-    ``starts`` are the positions where the arrays begin. All are uint64, and each array is sorted.
-    """
-    if _LENGTHS[ranges.min()] == _LENGTHS[ranges.max()]:  # of one size, as writers know them
-        ends = np.append(starts[1:], ranges.size) - 1
-        first, last = _FIRST[ranges[starts]], _LAST[ranges[ends]]
-    else:
-        first = np.minimum.reduceat(_FIRST[ranges], starts)
-        last = np.maximum.reduceat(_LAST[ranges], starts)
-    return (first + np.uint64(NUM_PARTS)) >> _LENGTHS[first ^ last]
-
-
 def narrowed(ranges: np.ndarray, bits: int) -> np.ndarray:
     """Return the smallest ranges around others (uint64) whose numbers have so many bits."""
     return ranges >> _LENGTHS[ranges >> np.uint64(bits)]

@@ -1,6 +1,7 @@
 """Which bits of a fingerprint are where: nothing is lost, and unknown lengths are refused."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from secure_bloom.index.geometry import (
     sorted_pairs,
     unpack,
 )
+from secure_bloom.index.pages import Page
 from secure_bloom.parquet.row_ranges import RANGE_BITS, parts_of
 from tests.support import examples
 
@@ -27,11 +29,13 @@ def test_a_pair_is_split_and_joined_without_loss(geometry, fingerprint, data):
     group = data.draw(st.integers(0, 2**geometry.group_bits - 1))
     fingerprints = np.array([fingerprint], np.uint64)
     pairs = pack(fingerprints, group)
-    slots, entries = geometry.split(pairs)
     page, bucket, remainder = (int(part[0]) for part in geometry.place(fingerprints))
-    assert int(slots[0]) == page << geometry.bucket_bits | bucket
-    assert int(entries[0]) == remainder << geometry.group_bits | group
-    top, groups = geometry.join(page, np.array([bucket], np.uint64), entries)
+    pages, ends = geometry.encode_pages(pairs, page, 1)
+    assert ends == [len(pages)]
+    buckets, entries = Page(pa.py_buffer(pages), geometry.layout).decode()
+    assert buckets.tolist() == [bucket]
+    assert entries.tolist() == [remainder << geometry.group_bits | group]
+    top, groups = geometry.join(page, buckets, entries)
     assert int(top[0]) == fingerprint >> 64 - FINGERPRINT_BITS
     assert [part.tolist() for part in unpack(pairs)] == [top.tolist(), groups.tolist()]
     assert geometry.layout.width * 8 >= geometry.entry_bits

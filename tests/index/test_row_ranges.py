@@ -12,6 +12,7 @@ import secure_bloom
 from secure_bloom.datasets.dataset_file import OpenedFile
 from secure_bloom.index import Index, build, building
 from secure_bloom.index.geometry import MAX_ROW_GROUPS, Geometry, pack, place_of
+from secure_bloom.index.pages import Page
 from secure_bloom.keys import rotate_master_keys
 from secure_bloom.parquet import row_ranges
 from secure_bloom.parquet.row_ranges import ALL_PARTS, ALL_ROWS, LEAST_ROWS, NUM_PARTS
@@ -205,8 +206,8 @@ def test_pairs_keep_their_ranges_as_far_as_there_is_room(row_groups):
     fingerprint, group = np.array([2**63 + 2**40], np.uint64), min(row_groups, 2**20) - 1
     for range_ in range(1, 64):
         [pair] = geometry.repacked(pack(fingerprint, place_of(group, range_)))
-        _, entries = geometry.split(np.array([pair]))
-        _, places = geometry.join(0, np.zeros(1, np.uint64), entries)
+        pages, _ = geometry.encode_pages(np.array([pair]), 0, 1)
+        _, places = geometry.join(0, *Page(pa.py_buffer(pages), geometry.layout).decode())
         [found], [wide] = geometry.groups_and_ranges(places)
         parts = row_ranges.parts_of(np.array([range_, wide], np.uint64)).tolist()
         assert found == group and parts[0] & ~parts[1] == 0

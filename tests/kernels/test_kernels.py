@@ -1,7 +1,7 @@
 """The kernels of all kinds and the xxhash library agree, bit by bit."""
 
 import random
-from itertools import pairwise, product
+from itertools import groupby, pairwise, product
 
 import numpy as np
 import pyarrow as pa
@@ -349,3 +349,53 @@ def test_what_cannot_be_sorted_is_refused(kernels):
             kernels.sort(values)
     with pytest.raises(ValueError, match="bits"):
         kernels.sort(np.zeros(2000, np.uint64), -1)
+
+
+def common_range(*ranges):
+    """Return the smallest range around others; the halves of range r are 2 r and 2 r + 1."""
+    first, *others = (max(one, 1) for one in ranges)
+    for other in others:
+        while first != other:
+            first, other = min(first, other), max(first, other) >> 1
+    return first
+
+
+@examples(200)
+@given(st.lists(st.integers(0, 700), max_size=60), st.integers(0, 6))
+def test_pairs_that_differ_in_their_ranges_become_one(values, range_bits):
+    values.sort()
+    groups = groupby(values, lambda value: value >> range_bits)
+    expected = []
+    for first, group in groups:
+        ranges = [value % (1 << range_bits) for value in group]
+        expected.append((first << range_bits) + (
+            common_range(*ranges) if len(ranges) > 1 and range_bits else ranges[0]))
+    for module in every_module():
+        pairs = np.array(values, np.uint64)
+        left = module.unite(pairs, range_bits)
+        assert pairs[:left].tolist() == expected
+
+
+@pytest.mark.parametrize(("width", "bits"), [
+    (1, (0, 4, 4, 26)), (3, (13, 18, 6, 26)), (5, (3, 30, 10, 26)), (8, (1, 37, 26, 26))])
+def test_pages_of_an_index_are_those_of_numpy(kernels, width, bits):
+    bucket_bits, remainder_bits, place_bits, spare = bits
+    page_bits = 64 - bucket_bits - remainder_bits - spare
+    anything = np.random.default_rng(1).integers(0, 2**63, 5000, np.uint64) * np.uint64(2)
+    pairs = np.sort(anything & ~np.uint64((1 << spare) - (1 << place_bits)))
+    numbers = np.arange(1, min(1 << page_bits, 300), dtype=np.uint64)
+    starts = np.concatenate([[0], np.searchsorted(pairs, numbers << np.uint64(64 - page_bits)),
+                             [pairs.size]])
+    found, ends = kernels.encode_pages(pairs, starts, width, *bits)
+    expected, expected_ends = vectorized.encode_pages(pairs, starts, width, *bits)
+    assert found.tobytes() == expected.tobytes() and ends.tolist() == expected_ends.tolist()
+
+
+def test_pages_that_cannot_be_encoded_are_refused(kernels):
+    pairs = np.arange(10, dtype=np.uint64)
+    for starts, width in [([0, 11], 3), ([1, 10], 3), ([0, 7, 5, 10], 3), ([0, 10], 9),
+                          ([0, 10], 0)]:
+        with pytest.raises(ValueError, match="pages"):
+            kernels.encode_pages(pairs, np.array(starts), width, 1, 4, 4, 26)
+    with pytest.raises(ValueError, match="array"):
+        kernels.unite(np.zeros(20, np.uint64)[::2], 6)

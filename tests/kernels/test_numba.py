@@ -16,7 +16,7 @@ assert numba_kernels  # it defines kernels
 
 
 def test_kernels_release_the_gil():
-    assert len(compiling.KERNELS) == 9 and footer_kernels.struct_ends in compiling.KERNELS
+    assert len(compiling.KERNELS) == 12 and footer_kernels.struct_ends in compiling.KERNELS
     assert all(kernel.targetoptions["nogil"] for kernel in compiling.KERNELS)
 
 
