@@ -25,8 +25,8 @@ from secure_bloom.sbbf.kernel_choice import chosen
 
 NAMES = ("costs", "kernels", "write", "small_files", "wide", "filter_sizes", "lookup", "pages",
          "footers", "startup", "memory", "growth", "attach", "encrypt", "encrypt_memory", "erase",
-         "engines", "index", "index_growth", "index_erase", "spark_lookup", "spark_write",
-         "spark_native")
+         "engines", "index", "index_write", "index_growth", "index_erase",
+         "spark_lookup", "spark_write", "spark_native")
 PACKAGES = "numpy", "pyarrow", "pyspark", "cryptography"
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = DOCS / "performance.md"

@@ -3,8 +3,7 @@
 ``read_table`` looks one social security number up, a different one in each round, in a folder of
 encrypted files; pyarrow decrypts and filters all rows that statistics leave. The store is
 simulated: each request to the local files takes 30 ms, and bytes arrive at 100 MB/s. Probes are
-lookups in the index alone, of segments with random values. A write with an index is compared with
-one without, of the same rows.
+lookups in the index alone, of segments with random values.
 """
 
 from __future__ import annotations
@@ -68,9 +67,8 @@ def run(plan: Plan) -> Section:
     time.sleep(2)  # files that are younger are not indexed yet
     of_small = _building(local / "files", ring) / (files * rows)
     random.Random(1).shuffle(values)
-    comparisons = [_local(local, ring, values, plan.rounds), _stored(plan, ring),
-                   _written(plan, ring)]
-    of_large = _building(plan.folder / "written" / "without", ring) / plan.size(WRITTEN, 1000)
+    comparisons = [_local(local, ring, values, plan.rounds), _stored(plan, ring)]
+    of_large = _building(_written(plan, ring), ring) / plan.size(WRITTEN, 1000)
     figures = {"build": {"small files": of_small, "large files": of_large},
                "local": _figures(local, ring, values), "segments": segments,
                "growth": _growth(plan, local, ring, values, comparisons[0])}
@@ -106,16 +104,12 @@ def _stored(plan: Plan, ring: Keyring) -> Comparison:
         for name, index in ((WITHOUT, "off"), (WITH, "require"))}, max(1, min(3, plan.rounds)))
 
 
-def _written(plan: Plan, ring: Keyring) -> Comparison:
-    """Write a narrow table with an index of one column, and without."""
-    rows, folder = people(plan.size(WRITTEN, 1000)), _made(plan.folder / "written")
-
-    def write(name: str, index: Any) -> None:
-        secure_bloom.write_dataset(rows, folder / name, mode="overwrite", bloom_filters=FILTERS,
-                                   encryption=encryption(), keys=ring, index_columns=index)
-
-    return compare(f"write_dataset of {rows.num_rows:,} rows", {
-        WITHOUT: lambda: write("without", ()), WITH: lambda: write("with", "ssn")}, plan.rounds)
+def _written(plan: Plan, ring: Keyring) -> Path:
+    """Write large files, of which an index is built."""
+    rows, folder = people(plan.size(WRITTEN, 1000)), plan.folder / "written"
+    secure_bloom.write_dataset(rows, folder, bloom_filters=FILTERS, encryption=encryption(),
+                               keys=ring)
+    return folder
 
 
 def _building(folder: Path, ring: Keyring) -> float:
@@ -253,7 +247,7 @@ def _segments(plan: Plan) -> dict[str, float]:
 # --- text and chart ------------------------------------------------------------------------------
 
 def _text(comparisons: list[Comparison], figures: dict[str, Any]) -> str:
-    local, stored, written = comparisons
+    local, stored = comparisons
     at, segments, built = figures["local"], figures["segments"], figures["build"]
     lines = [
         f"one lookup, {local.work}: {_middle(local.seconds[WITH])} (target 60 ms), "
@@ -265,9 +259,6 @@ def _text(comparisons: list[Comparison], figures: dict[str, Any]) -> str:
         f"the same where only jobs of secure_bloom write, without listing: "
         f"{_ms(at['rows without listing'])} (target 10 ms), of which `Index.lookup` takes "
         f"{_ms(at['lookup without listing'])}",
-        f"{written.work} with an index of one column takes "
-        f"{100 / statistics.median(written.ratios(WITH)) - 100:.0f} % longer than without "
-        "(target 8 %)",
         f"`Index.lookup` with its listing: {_ms(at['lookup'])}; of 1,000 values: "
         f"{_ms(at['1,000 values'])} (target 50 ms and the listing)",
         f"lookups a second in {', '.join(map(str, THREADS))} threads: " + ", ".join(
@@ -280,7 +271,7 @@ def _text(comparisons: list[Comparison], figures: dict[str, Any]) -> str:
         f"{segments['expected false row groups']:.5f}",
         f"size: {segments['bytes per pair']:.2f} bytes per pair, {GROUP:,} values a row group "
         "(target 3.4)",
-        f"build from files of a job that wrote {written.work.split(' of ')[1]}: "
+        f"build from files of a job that wrote {WRITTEN:,} rows: "
         f"{1e-6 / built['large files']:.1f} M values a CPU second (target 10); from the small "
         f"files: {1e-6 / built['small files']:.1f} M; from hashes: "
         f"{segments['built a CPU second'] / 1e6:.0f} M pairs; merge: "

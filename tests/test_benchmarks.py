@@ -9,8 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 WITHOUT_SPARK = ("costs", "kernels", "write", "filter_sizes", "footers", "startup", "memory",
-                 "growth", "encrypt_memory", "engines", "index", "index_growth",
-                 "index_erase")
+                 "growth", "encrypt_memory", "engines", "index", "index_write",
+                 "index_growth", "index_erase")
 
 
 @pytest.mark.sweep

@@ -19,6 +19,7 @@ from typing import BinaryIO
 import numpy as np
 
 from secure_bloom.index.geometry import CACHED_PAIRS, sorted_pairs
+from secure_bloom.index.pair_sorting import SortedPairs
 from secure_bloom.parquet.row_ranges import RANGE_BITS
 
 _MAX_SLICE_BITS = 12
@@ -43,6 +44,7 @@ class PairStore:
         self._parts: list[np.ndarray] = []
         self._num_in_memory = self._num_spilled = 0
         self._runs: list[_Run] = []
+        self._sorted = SortedPairs([], 0)
         self._spill: BinaryIO | None = None
         self._lost: BaseException | None = None
         self._lock = Lock()
@@ -57,9 +59,9 @@ class PairStore:
             self._parts.append(pairs)
             self._num_in_memory += pairs.size
             if self._num_in_memory >= self._limit:
-                self._sort()
-                if self._num_in_memory > self._limit // 2:  # else many pairs are repeated
-                    self._spill_run()
+                run = self._sort()
+                if run.size > self._limit // 2:  # else many pairs are repeated
+                    self._spill_run(run)
             elif len(self._parts) >= _MANY_PARTS:
                 self._parts = [np.concatenate(self._parts)]
 
@@ -71,8 +73,7 @@ class PairStore:
     def spill(self) -> None:
         """Spill what is in memory."""
         with self._noting_loss(), self._lock:
-            self._sort()
-            self._spill_run()
+            self._spill_run(self._sort())
 
     def parts(self) -> Iterator[np.ndarray]:
         """Yield all pairs, in several arrays. Raises OSError if some were lost."""
@@ -87,23 +88,21 @@ class PairStore:
         Then :meth:`slices` can be called, and nothing added. Raises OSError if some were lost.
         """
         self._check_complete()
-        self._sort()
+        with self._noting_loss():
+            self._sorted = self._sort()
         return len(self)
 
     def slices(self, slice_bits: int) -> Iterator[np.ndarray]:
         """Yield the pairs in order, each once, in ``2**slice_bits`` arrays by their first bits."""
-        [last] = self._parts
-        bounds = slice_bounds(last, slice_bits)
         step = 1 << _MAX_SLICE_BITS - slice_bits
-        for number in range(1 << slice_bits):
-            part = last[bounds[number]:bounds[number + 1]]
+        for number, part in enumerate(self._sorted.slices(slice_bits)):
             yield part if not self._runs else sorted_pairs(
                 [part, *(run.read(number * step, (number + 1) * step) for run in self._runs)],
                 slice_bits, range_bits=RANGE_BITS)
 
     def close(self) -> None:
         """Discard what was collected."""
-        self._parts, self._runs = [], []
+        self._parts, self._runs, self._sorted = [], [], SortedPairs([], 0)
         if self._spill is not None:
             self._spill.close()
 
@@ -120,20 +119,23 @@ class PairStore:
             raise OSError(f"values could not be collected for the index: {self._lost}") \
                 from self._lost
 
-    def _sort(self) -> None:
-        """Make one part of what is in memory, in order."""
-        self._parts = [sorted_pairs(self._parts, are_sorted=False, range_bits=RANGE_BITS)]
-        self._num_in_memory = self._parts[0].size
+    def _sort(self) -> SortedPairs:
+        """Return what is in memory in order, and keep it in this way."""
+        found = SortedPairs.of(self._parts, RANGE_BITS)
+        self._parts, self._num_in_memory = list(found.arrays), found.size
+        return found
 
-    def _spill_run(self) -> None:
+    def _spill_run(self, run: SortedPairs) -> None:
         if self._spill is None:
             self._spill = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
-        [run], self._parts, self._num_in_memory = self._parts, [], 0
+        self._parts, self._num_in_memory = [], 0
         offset = self._spill.seek(0, os.SEEK_END)
-        data = run.view(np.uint8).data
-        while data:
-            data = data[self._spill.write(data):]
-        self._runs.append(_Run(self._spill.fileno(), offset, slice_bounds(run, _MAX_SLICE_BITS)))
+        for array in run.arrays:
+            data = array.view(np.uint8).data
+            while data:
+                data = data[self._spill.write(data):]
+        sizes = [part.size for part in run.slices(_MAX_SLICE_BITS)]
+        self._runs.append(_Run(self._spill.fileno(), offset, np.append(0, np.cumsum(sizes))))
         self._num_spilled += run.size
 
 
@@ -169,11 +171,3 @@ def slice_bits_for(pairs: int, budget: int, limit: int = _MAX_SLICE_BITS,
     # A pair has 8 bytes, and is copied a few times.
     wanted = max(1, 32 * pairs // budget, pairs // together)
     return min(_MAX_SLICE_BITS, limit, (wanted - 1).bit_length())
-
-
-def slice_bounds(pairs: np.ndarray, slice_bits: int) -> np.ndarray:
-    """Return where the slices of sorted pairs begin, and the end of the last one."""
-    if slice_bits == 0:
-        return np.array([0, pairs.size])
-    firsts = np.arange(1 << slice_bits, dtype=np.uint64) << np.uint64(64 - slice_bits)
-    return np.append(np.searchsorted(pairs, firsts), pairs.size)

@@ -102,6 +102,16 @@ class Bulk:
                                               min(first_bit, _COMMON_BITS)):
             values.sort(kind="stable")  # many bits of the numbers were the same
 
+    def distribute(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return numbers (uint64) in the order of their first 8 bits, and the bounds of each group.
+
+        The bounds are 257 numbers: where each group begins, and the end of the last one.
+        """
+        values = readable(values, np.uint64)
+        target, ends = np.empty_like(values), np.empty(256, np.uint64)
+        self.raw.distribute(values, target, ends)
+        return target, np.append(0, ends.astype(np.int64))
+
     def unite(self, pairs: np.ndarray, range_bits: int) -> int:
         """Make one of successive pairs that differ in their ranges alone; return how many are left.
 

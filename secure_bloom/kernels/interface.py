@@ -25,6 +25,7 @@ FUNCTIONS = {
     "insert_64": ("uint32*8", "uint64*", "int64"),
     "check": ("uint32*8", "uint64*", "boolean*"),
     "sort": ("uint64*", "uint64*", "int64"),
+    "distribute": ("uint64*", "uint64*", "uint64*"),
     "unite": ("uint64*", "int64"),
     "encode_pages": ("uint64*", "int64*", "uint8*", "int64*", *["int64"] * 5),
     "struct_ends": ("uint8*", "int64", "int64*"),

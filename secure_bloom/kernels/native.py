@@ -46,7 +46,8 @@ class Native:
         self._binary = {width: functions[f"hash_binary_{8 * width}"] for width in (4, 8)}
         self._insert = {width: functions[f"insert_{8 * width}"] for width in (4, 8)}
         self._fixed, self._check = functions["hash_fixed"], functions["check"]
-        self._sort, self._unite = functions["sort"], functions["unite"]
+        self._sort, self._distribute = functions["sort"], functions["distribute"]
+        self._unite = functions["unite"]
         self._encode_pages = functions["encode_pages"]
         self._ends, self._fields = functions["struct_ends"], functions["fields"]
         self._with_bloom_filters = functions["with_bloom_filters"]
@@ -74,6 +75,10 @@ class Native:
     def sort(self, values: np.ndarray, spare: np.ndarray, first_bit: int) -> int:
         """See :func:`secure_bloom.kernels.sorting.sort`."""
         return int(self._sort(*_array(values), *_array(spare), first_bit))
+
+    def distribute(self, values: np.ndarray, target: np.ndarray, ends: np.ndarray) -> None:
+        """See :func:`secure_bloom.kernels.sorting.distribute`."""
+        self._distribute(*_array(values), *_array(target), *_array(ends))
 
     def unite(self, pairs: np.ndarray, range_bits: int) -> int:
         """See :func:`secure_bloom.kernels.pairs.unite`."""

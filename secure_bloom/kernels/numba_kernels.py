@@ -41,6 +41,11 @@ def sort(values: np.ndarray, spare: np.ndarray, first_bit: int) -> int:
     return int(sorting.sort(values, spare, first_bit))
 
 
+def distribute(values: np.ndarray, target: np.ndarray, ends: np.ndarray) -> None:
+    """See :func:`secure_bloom.kernels.sorting.distribute`."""
+    sorting.distribute(_readonly(values), target, ends)
+
+
 def unite(values: np.ndarray, range_bits: int) -> int:
     """See :func:`secure_bloom.kernels.pairs.unite`."""
     return int(pairs.unite(values, range_bits))
@@ -73,6 +78,7 @@ def to_warm_up(footers: Any) -> Iterator[Callable[[], object]]:
     yield partial(hash_fixed, data, 1, out)
     yield partial(check, words, out, np.empty(0, bool))
     yield partial(sort, out, out, 0)
+    yield partial(distribute, out, out, np.empty(256, np.uint64))
     yield partial(unite, out, 0)
     ends, places = np.empty(0, np.int64), np.empty((0, 2), np.int64)
     yield partial(encode_pages, out, ends, data, ends, 1, 1, 1, 1, 1)

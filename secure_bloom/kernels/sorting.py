@@ -59,6 +59,16 @@ def _finish(source, start, stop, target):
 
 
 @kernel
+def distribute(values, target, ends):
+    """Copy numbers (uint64) in the order of their first 8 bits; ``ends`` has where each group ends.
+
+    Those of a group keep their order. ``ends`` (uint64) has 256 numbers.
+    """
+    _distribute(values, _UINT64(0), _UINT64(values.size), target, _UINT64(64) - _BITS, _BITS, ends)
+    return 0
+
+
+@kernel
 def sort(values, spare, first_bit):
     """Sort numbers (uint64) that have the first bits in common; return 1 if they are not sorted.
 

@@ -194,6 +194,16 @@ def sort(values: np.ndarray, first_bit: int = 0, *, runs: int = 1) -> None:
     values.sort(kind="stable")  # which needs little time for parts that are in order
 
 
+def distribute(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return numbers (uint64) in the order of their first 8 bits, and the bounds of each group.
+
+    The bounds are 257 numbers: where each group begins, and the end of the last one.
+    """
+    groups = (values >> _U64(56)).astype(np.uint8)
+    return values[np.argsort(groups, kind="stable")], \
+        np.append(0, np.cumsum(np.bincount(groups, minlength=256)))
+
+
 # --- pairs of an index ---------------------------------------------------------------------------
 
 def unite(pairs: np.ndarray, range_bits: int) -> int:

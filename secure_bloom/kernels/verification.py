@@ -87,6 +87,14 @@ def _sort(raw: Any) -> bool:
     return True
 
 
+def _distribute(raw: Any) -> bool:
+    values = _noise(_COUNT, np.uint64)
+    expected, bounds = vectorized.distribute(values)
+    found, ends = np.empty_like(values), np.empty(256, np.uint64)
+    raw.distribute(values, found, ends)
+    return np.array_equal(found, expected) and np.array_equal(ends, bounds[1:])
+
+
 def _unite(raw: Any) -> bool:
     values = np.sort(_noise(_COUNT, np.uint64) % np.uint64(2 * _COUNT))
     for range_bits in (0, 6):
@@ -129,8 +137,8 @@ def _footers(raw: Any) -> bool:
 
 
 _TESTS = {"hash_words": _hash_words, "hash_fixed": _hash_fixed, "hash_binary": _hash_binary,
-          "insert": _insert, "check": _check, "sort": _sort, "unite": _unite,
-          "encode_pages": _encode_pages, "footers": _footers}
+          "insert": _insert, "check": _check, "sort": _sort, "distribute": _distribute,
+          "unite": _unite, "encode_pages": _encode_pages, "footers": _footers}
 
 
 def _same(hash_all: Any, raw: Any) -> bool:

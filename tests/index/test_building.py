@@ -325,10 +325,10 @@ def test_an_update_with_a_full_disk_for_temporary_files_covers_no_file(tmp_path,
     write_files(range(1, 8))
     spilled, original = itertools.count(), PairStore._spill_run
 
-    def spill_run(store):
+    def spill_run(store, run):
         if next(spilled) == 1:
             monkeypatch.setattr(store, "_spill", FullDisk())
-        original(store)
+        original(store, run)
 
     monkeypatch.setattr(PairStore, "_spill_run", spill_run)
     with pytest.raises(OSError, match="No space left"):

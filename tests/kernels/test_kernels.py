@@ -351,6 +351,16 @@ def test_what_cannot_be_sorted_is_refused(kernels):
         kernels.sort(np.zeros(2000, np.uint64), -1)
 
 
+@pytest.mark.parametrize("kind", ["random", "descending", "few groups", "all equal"])
+@pytest.mark.parametrize("count", [0, 1, 70_000])
+def test_numbers_are_distributed_by_their_first_bits(module, kind, count):
+    values = numbers(kind, count)
+    found, bounds = module.distribute(values)
+    np.testing.assert_array_equal(found, values[np.argsort(values >> np.uint64(56), kind="stable")])
+    assert bounds.tolist() == [0, *np.searchsorted(
+        found >> np.uint64(56), np.arange(256, dtype=np.uint64), "right").tolist()]
+
+
 def common_range(*ranges):
     """Return the smallest range around others; the halves of range r are 2 r and 2 r + 1."""
     first, *others = (max(one, 1) for one in ranges)

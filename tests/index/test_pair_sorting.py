@@ -1,0 +1,44 @@
+"""Pairs that are sorted in slices, by several threads, are those that are sorted at once."""
+
+import numpy as np
+import pytest
+
+from secure_bloom.index.geometry import sorted_pairs
+from secure_bloom.index.pair_sorting import SortedPairs
+from secure_bloom.parquet.row_ranges import RANGE_BITS
+
+SIZES = 0, 1, 70_000, *[50] * 300, 150_000, 33_000  # of the arrays
+
+
+def arrays(kind):
+    source = np.random.default_rng(1)
+    for size in SIZES:
+        values = source.integers(0, 2**64, size, np.uint64)
+        if kind == "few":  # each with several ranges
+            values = values % np.uint64(500 << RANGE_BITS) << np.uint64(48) >> np.uint64(1)
+            values |= source.integers(1, 64, size, np.uint64)
+        elif kind == "in one slice":
+            values >>= np.uint64(9)
+        yield values
+
+
+@pytest.mark.parametrize("range_bits", [0, RANGE_BITS])
+@pytest.mark.parametrize("kind", ["random", "few", "in one slice"])
+def test_slices_are_those_of_all_pairs_in_order(kind, range_bits):
+    expected = sorted_pairs(list(arrays(kind)), are_sorted=False, range_bits=range_bits)
+    parts = list(arrays(kind))
+    found = SortedPairs.of(parts, range_bits)
+    assert parts == [] and found.size == expected.size and len(found.arrays) > 1
+    for slice_bits in (0, 1, found.bits, found.bits + 3, 12):
+        slices = list(found.slices(slice_bits))
+        assert len(slices) == 1 << slice_bits
+        np.testing.assert_array_equal(np.concatenate(slices), expected)
+        for number, one in enumerate(slices if slice_bits else ()):
+            assert (one >> np.uint64(64 - slice_bits) == number).all()
+
+
+def test_few_pairs_are_sorted_at_once():
+    found = SortedPairs.of([np.array([3], np.uint64), np.array([1, 3], np.uint64)], 0)
+    assert found.bits == 0 and [one.tolist() for one in found.arrays] == [[1, 3]]
+    assert SortedPairs.of([], RANGE_BITS).size == 0
+    assert [one.size for one in SortedPairs.of([], RANGE_BITS).slices(2)] == [0] * 4
