@@ -79,9 +79,11 @@ class SegmentBuilder:
         self._pairs.add(pack(self._key.fingerprints(hashes), place_of(group, range_)))
 
     def add_pairs(self, first_group: int, pairs: Iterable[np.ndarray]) -> None:
-        """Add pairs whose row groups are counted from ``first_group``."""
+        """Add pairs whose row groups are counted from ``first_group``; arrays may be changed."""
         for part in pairs:
-            self._pairs.add(part + place_of(first_group, 0))
+            own = part if part.flags.writeable else part.copy()
+            own += place_of(first_group, 0)
+            self._pairs.add(own)
 
     def write(self, filesystem: pa_fs.FileSystem, folder: str) -> SegmentInfo:
         """Write the segment."""
@@ -109,7 +111,7 @@ class AddedFile:
         self._builder.add(self._first_group + row_group, hashes, range_)
 
     def add_pairs(self, pairs: Iterable[np.ndarray]) -> None:
-        """Add pairs whose row groups are counted from 0 in the file."""
+        """Add pairs whose row groups are counted from 0 in the file; arrays may be changed."""
         self._builder.add_pairs(self._first_group, pairs)
 
     def set_void(self) -> None:

@@ -78,8 +78,10 @@ class ColumnUpdate:
 
 def publish_segments(folder: IndexFolder, kms: CachedKms | None, key: SentKey,
                      made: Sequence[Segments],
-                     change: Callable[[Body], Body] = lambda body: body) -> None:
+                     change: Callable[[Body], Body] = lambda body: body) -> Manifest | None:
     """Publish segments that were made with a key, and a further change.
+
+    Returns the manifest that is the newest now; None if there is none.
 
     Raises
     ------
@@ -95,7 +97,7 @@ def publish_segments(folder: IndexFolder, kms: CachedKms | None, key: SentKey,
         return None if body == manifest.body else replace(manifest, body=body)
 
     try:
-        publish_manifest(folder, kms, changed)
+        return publish_manifest(folder, kms, changed)
     except SecureBloomError:
         discard_if_replaced(folder, key.index_id, (info for one in made for info in one.segments))
         raise

@@ -18,7 +18,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import ColumnError, IndexWarning, SecureBloomError
 from secure_bloom.index.column_segments import INDEXED, SegmentMaker, Segments, SentKey
 from secure_bloom.index.column_update import new_manifest, publish_segments
-from secure_bloom.index.compaction import merge_tiers, vacuum
+from secure_bloom.index.compaction import FAN_OUT, merge_tiers, vacuum
 from secure_bloom.index.file_entry import content_id, footer_digest
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest, Restamp
@@ -112,11 +112,14 @@ class WrittenIndexes:
             folder = IndexFolder(job.filesystem, job.table, column)
             try:
                 made = [one._replace(segments=_existing(folder, one.segments)) for one in made]
-                publish_segments(folder, kms, key, [*made, Segments((), _restamped(job, done))])
+                newest = publish_segments(folder, kms, key,
+                                          [*made, Segments((), _restamped(job, done))])
             except Exception as error:
                 _warn(job, column, error)
                 continue
             updated.append(column)
+            if newest is None or len(newest.body.segments) < FAN_OUT:
+                continue  # without opening them
             try:
                 if merge_tiers(Table(job.filesystem, job.table), folder, kms, _BUDGET):
                     vacuum(folder, kms)

@@ -181,6 +181,7 @@ def test_whatever_fails_the_files_are_visible_and_uncovered(tmp_path, monkeypatc
 
     with monkeypatch.context() as planted:
         planted.setattr(where, name, fails)
+        planted.setattr(indexing, "FAN_OUT", 1)
         write(tmp_path / "t")
     assert ("could not be merged" if name == "merge_tiers" else "searched without it: planted") \
         in caplog.text

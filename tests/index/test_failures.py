@@ -2,6 +2,7 @@
 
 import errno
 import os
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -264,6 +265,7 @@ def test_segments_that_cannot_be_published_are_not_merged(tmp_path, monkeypatch,
         published.append(folder.column)
         if folder.column == "a":
             raise OSError("the disk is full")
+        return manifest.next(replace(manifest.body, segments=(object(),) * writing.FAN_OUT), 1)
 
     monkeypatch.setattr(writing, "_existing", lambda folder, segments: segments)
     monkeypatch.setattr(writing, "publish_segments", publish)
