@@ -13,7 +13,7 @@ from secure_bloom.display import Result, count
 from secure_bloom.index.column_index import ColumnIndex, Found, Hits
 from secure_bloom.index.coverage import Coverage, Place
 from secure_bloom.pruning.found_rows import FoundRows
-from secure_bloom.sbbf.probes import is_scalar
+from secure_bloom.sbbf.probes import as_arrays, is_plain, is_scalar
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,8 +49,9 @@ def look_up(index: ColumnIndex, coverage: Coverage, values: Any) -> Lookup:
         values = np.atleast_1d(values)
     elif not isinstance(values, pa.Array | pa.ChunkedArray):
         values = list(values)  # positions of a Series may have other labels
+    nulls = _nulls(values)
     is_one = len(values) == 1 and is_scalar(values[0])  # which is looked up in less time
-    if is_one and (rows := index.find_one(values[0])) is not None:
+    if is_one and not nulls and (rows := index.find_one(values[0])) is not None:
         return _lookup(coverage, [_groups_by_path(coverage, rows)])
     found: list[dict[str, list[int]]] = [{} for _ in range(len(values))]
     several: set[int] = set()  # values that are not in a single row group, as nearly all are
@@ -63,7 +64,7 @@ def look_up(index: ColumnIndex, coverage: Coverage, values: Any) -> Lookup:
         for value in hits.unanswered.tolist():
             several.add(value)
             found[value].update(all_row_groups(index, coverage, hits.segment))
-    for value in _nulls(values):
+    for value in nulls:
         several.add(value)
         for segment in range(len(index.segments)):
             found[value].update(all_row_groups(index, coverage, segment))
@@ -121,8 +122,15 @@ def _in_order(found: dict[str, list[int]]) -> dict[str, list[int]]:
     return {path: sorted(set(found[path])) for path in sorted(found)}
 
 
-def _nulls(values: Any) -> Iterable[int]:
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        return np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)).tolist() \
-            if values.null_count else ()
-    return [number for number, value in enumerate(values) if value is None]
+def _nulls(values: Any) -> list[int]:
+    """Return the positions of nulls, also of those that Arrow, numpy and pandas have for a type."""
+    if isinstance(values, list) and is_plain(values):
+        return [number for number, value in enumerate(values) if value is None]
+    found, start = [], 0
+    for array in as_arrays(values):
+        if isinstance(array, pa.DictionaryArray):
+            array = array.dictionary_decode()
+        if array.null_count:
+            found += (start + np.flatnonzero(array.is_null())).tolist()
+        start += len(array)
+    return found

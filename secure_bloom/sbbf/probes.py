@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 import struct
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
@@ -288,6 +288,11 @@ def is_scalar(values: object) -> bool:
     return values is None or isinstance(values, _SCALARS) or not hasattr(values, "__iter__")
 
 
+def is_plain(values: Iterable[object]) -> bool:
+    """Whether all values are None, or of Python's types for numbers, texts and bytes."""
+    return _SIMPLE.issuperset(map(type, values))
+
+
 def as_arrays(values: Any, *, strict: bool = False) -> list[pa.Array]:
     """Return values of any form as Arrow arrays, in order; a scalar as one array of length 1.
 
@@ -303,7 +308,7 @@ def as_arrays(values: Any, *, strict: bool = False) -> list[pa.Array]:
             return [array]
         values = values.tolist()  # of a kind that Arrow rejects, such as 0-d or big-endian
     values = [values] if is_scalar(values) else list(values)
-    if not _SIMPLE.issuperset(map(type, values)):
+    if not is_plain(values):
         values = [_plain(value) for value in values]
         if _may_crash(values):
             values = [_without_numpy(value) for value in values]

@@ -7,6 +7,7 @@ import math
 import uuid
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
@@ -171,6 +172,16 @@ def test_empty_files_and_row_groups_are_covered(tmp_path):
     assert build(tmp_path, "ssn", KMS).indexed == 3
     found = lookup(tmp_path, "ssn", ["a", "b"])
     assert (found.row_groups, found.uncovered) == ([{"one.parquet": [0]}, {}], [])
+
+
+@pytest.mark.parametrize("null", [
+    None, pa.scalar(None, pa.string()), [pa.scalar(None, pa.string())], pa.array([None]),
+    pa.DictionaryArray.from_arrays([0], pa.array([None], pa.string())), [np.datetime64("NaT")],
+    pd.Series([pd.NA])], ids=lambda null: type(null).__name__)
+def test_nulls_of_any_kind_may_be_in_files_without_other_values(tmp_path, null):
+    write(tmp_path / "nulls.parquet", pa.array([None, None], pa.string()), rows=1)
+    build(tmp_path, "ssn", KMS)
+    assert lookup(tmp_path, "ssn", null).row_groups == [{"nulls.parquet": [0, 1]}]
 
 
 def test_files_without_the_column_and_with_another_type(tmp_path):
