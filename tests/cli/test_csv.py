@@ -167,7 +167,7 @@ def _columns(draw):
 
 
 @pytest.mark.slow
-@examples(150)
+@examples(60)
 @given(columns=_columns(), delimiter=st.sampled_from(",;\t|"), block=st.sampled_from([600, 2**20]),
        quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]), data=st.data())
 def test_whatever_the_csv_module_writes_comes_back_as_the_same_characters(

@@ -580,7 +580,7 @@ def test_random_changes_between_lookups(tmp_path):
     write_people(folder, 2)
     secure_bloom.index.build(folder, "ssn", KMS)
     index = secure_bloom.index.Index.open(folder, KMS)
-    for step in range(25):
+    for step in range(15):
         paths = sorted(folder.glob("day=*/*.parquet"))
         path, file = rnd.choice(paths), rnd.randrange(20)
         match rnd.choice(["write", "write", "delete", "copy", "touch", "update", "compact"]):

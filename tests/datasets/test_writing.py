@@ -586,7 +586,7 @@ def test_partitions_can_be_overwritten_again_wherever_one_was_killed(tmp_path,
     outcomes = set()
     write([1, 2], tmp_path / "base")
     write([9], tmp_path / "base", day=9)
-    for at in Store(pa.fs.LocalFileSystem, str(tmp_path), every=9).steps(0):
+    for at in Store(pa.fs.LocalFileSystem, str(tmp_path), every=14).steps(0):
         folder = tmp_path / str(at)
         shutil.copytree(tmp_path / "base", folder)
         died = dies(lambda filesystem, folder=folder: write([3], folder, filesystem), at)

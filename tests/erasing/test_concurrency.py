@@ -92,7 +92,7 @@ class Between(Acts):
 ACTS = [other_values, the_same_values, more_rows, filters, one_file, everything_new]
 
 
-@pytest.mark.parametrize("every", [37, pytest.param(3, marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("every", [61, pytest.param(3, marks=pytest.mark.sweep)])
 @pytest.mark.parametrize("act", ACTS)
 def test_another_job_between_two_steps(scene, tmp_path, monkeypatch, act, every):
     """The erasure, the other job, or both succeed; whatever has failed has changed nothing."""

@@ -73,9 +73,9 @@ def test_files_of_parquet_java(parquet_java, arrow_cpp, tmp_path, mode, rows):
 
 
 @pytest.mark.parametrize("options", [
-    {"dictionary": True}, {"page_version": 2}, {"dictionary": True, "page_version": 2},
-    {"page_rows": 3}, {"codec": "GZIP", "page_rows": 2, "dictionary": True},
-    {"codec": "ZSTD"}, {"codec": "SNAPPY"}, {"codec": "LZ4_RAW"}], ids=str)
+    {"dictionary": True, "page_version": 2}, {"page_rows": 3, "codec": "LZ4_RAW"},
+    {"codec": "GZIP", "page_rows": 2, "dictionary": True},
+    {"codec": "ZSTD", "page_version": 2}, {"codec": "SNAPPY"}], ids=str)
 def test_options_of_parquet_java(parquet_java, tmp_path, options):
     schema = """message m { required int64 id; optional binary name (STRING);
         optional binary kind (ENUM);

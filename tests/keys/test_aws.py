@@ -126,7 +126,7 @@ def test_a_key_may_be_named_by_its_id_or_arn(moto, keys, form):
     round_trip(lambda: client(moto), KEY, keys[ALIASES[0]][form])
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_the_first_example_of_the_page(moto, keys, tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "kms.md").read_text()
     [done] = run_examples(page.partition("\n## ")[0], tmp_path, AWS_ENDPOINT_URL_KMS=moto)

@@ -161,7 +161,7 @@ WITHOUT_INDEX = _without_index()
 
 @pytest.mark.slow
 @given(changes=changes)
-@examples(80)
+@examples(40)
 def test_pages_and_footers_that_say_something_else(tmp_path_factory, changes):
     """A file is left alone, or gets an index of the pages that its headers describe."""
     path = tmp_path_factory.mktemp("hostile") / "a.parquet"

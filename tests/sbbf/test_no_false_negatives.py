@@ -116,7 +116,7 @@ OPTIONS = [{}, {"use_dictionary": False}, {"version": "1.0"}, {"store_schema": F
 
 @pytest.mark.parametrize("name", COLUMNS)
 @given(st.data())
-@examples(12)
+@examples(8)
 def test_what_was_written_is_never_reported_absent(name, data):
     values, array_of = COLUMNS[name]
     shape = data.draw(st.sampled_from([s for s in SHAPES if "view" not in name or s == "flat"]))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ import pytest
 
 from secure_bloom import ParquetFile
 from secure_bloom.keys.material import KeyMaterial
+from secure_bloom.spark.options.conditions import NO_CONDITIONS
 from secure_bloom.spark.options.options import Options
 
 #: for modules whose tests need a Spark session, some without asking for it
@@ -83,6 +85,19 @@ def refusal(schema, folder, overwrite=False, **options) -> str:
 
 def read(spark, folder, **options):
     return spark.read.format("secure_parquet").options(**options).load(str(folder))
+
+
+def rows_here(folder, schema=None, conditions=NO_CONDITIONS, **options) -> int:
+    """Return how many rows a query reads; what Spark's processes do for it, this one does.
+
+    A task that fails in Spark costs a process, and the next one imports everything again.
+    """
+    from secure_bloom.spark.source import SecureParquet
+    source = SecureParquet({"path": str(folder), **options})
+    schema = schema or source.schema()
+    source.conditions = conditions
+    reader = pickle.loads(pickle.dumps(source)).reader(schema)
+    return sum(batch.num_rows for task in reader.partitions() for batch in reader.read(task))
 
 
 def visible(folder) -> list[str]:

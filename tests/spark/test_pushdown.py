@@ -3,7 +3,6 @@
 import datetime
 import json
 import math
-import pickle
 import random
 from decimal import Decimal
 
@@ -19,10 +18,9 @@ from secure_bloom.keys import Keyring
 from secure_bloom.spark.options.conditions import Conditions, parse, starts_with
 from secure_bloom.spark.options.options import Options
 from secure_bloom.spark.reading.folder import Folder
-from secure_bloom.spark.source import SecureParquet
 from tests.soak.check import Case
 from tests.soak.checks import spark_conditions
-from tests.spark.helpers import read, uses_spark
+from tests.spark.helpers import read, rows_here, uses_spark
 from tests.tiers import sweep_where
 
 pytestmark = uses_spark
@@ -152,10 +150,8 @@ def number(value) -> dict:
 def rows_read(folders, *nodes) -> int:
     """Rows that reach Spark with these conditions."""
     from pyspark.sql.types import StructType
-    source = SecureParquet({"path": str(folders / "encrypted"), **options(folders)})
-    source.conditions = parse(json.dumps(nodes))
-    reader = pickle.loads(pickle.dumps(source)).reader(StructType.fromDDL(SCHEMA))
-    return sum(batch.num_rows for task in reader.partitions() for batch in reader.read(task))
+    return rows_here(folders / "encrypted", StructType.fromDDL(SCHEMA), parse(json.dumps(nodes)),
+                     **options(folders))
 
 
 @pytest.mark.parametrize(("nodes", "expected"), [

@@ -14,8 +14,13 @@ from secure_bloom.spark.options.options import Options
 from secure_bloom.spark.reading.folder import Folder
 from secure_bloom.spark.reading.reader import SecureParquetReader
 from tests.forging import plaintext_file, stripped
-from tests.spark.helpers import failure, people, read, uses_spark, visible, write
-from tests.tiers import sweep_where
+from tests.spark.helpers import (
+    failure,
+    read,
+    rows_here,
+    uses_spark,
+    visible,
+)
 
 pytestmark = uses_spark
 
@@ -33,25 +38,29 @@ def put(folder, name, keyring, columns, table=TABLE, footer="footer", key="pii",
 
 
 @pytest.fixture
-def folder(spark, tmp_path, encrypted):
-    """With two files of the same job, in which ssn is encrypted."""
-    write(people(spark, 4), tmp_path / "t", **encrypted)
+def folder(tmp_path, keyring):
+    """With two files, in which ssn is encrypted."""
+    for name, start in (("a", 0), ("b", 2)):
+        put(tmp_path / "t", f"{name}.parquet", keyring, ["ssn"],
+            TABLE.set_column(0, "ssn", pa.array([f"ssn-{start}", f"ssn-{start + 1}"])))
     return tmp_path / "t"
 
 
 def test_what_is_encrypted_is_read(spark, folder, keyring):
     options = {"keys": str(keyring.path)}
+    frame = read(spark, folder, **options, **{REQUIRE: "pii: ssn"})
+    assert frame.count() == 4 and frame.where("ssn = 'ssn-3'").count() == 1
     for required in ("ssn", " SSN ", "pii: ssn", "false"):
-        frame = read(spark, folder, **options, **{REQUIRE: required})
-        assert frame.count() == 4 and frame.where("ssn = 'ssn-3'").count() == 1
-        assert read(spark, folder, **options, columns="id", **{REQUIRE: required}).count() == 4
+        for more in ({}, {"columns": "id"}):
+            assert rows_here(folder, **options, **more, **{REQUIRE: required}) == 4
     found = secure_bloom.spark.read(spark, str(folder), filters=[("ssn", "=", "ssn-3")], **options,
                                     **{REQUIRE: "pii: ssn"})
     assert found.count() == 1
-    write(people(spark, 4), folder, mode="overwrite", **options,
-          **{"parquet.encryption.uniform.key": "money"})
+    secure_bloom.write_dataset(TABLE, folder, mode="overwrite", keys=keyring,
+                               encryption=EncryptionConfiguration("money",
+                                                                  uniform_encryption=True))
     for required in ("true", "ssn, id", "money: ssn"):
-        assert read(spark, folder, **options, **{REQUIRE: required}).count() == 4
+        assert rows_here(folder, **options, **{REQUIRE: required}) == 2
 
 
 def test_what_is_not_as_demanded_is_refused_on_the_driver(folder, keyring):
@@ -67,7 +76,6 @@ def test_what_is_not_as_demanded_is_refused_on_the_driver(folder, keyring):
             {"path": str(folder), "keys": str(keyring.path), REQUIRE: required})).schema())
 
 
-@sweep_where(lambda required, columns: required == "ssn" or "ssn" in columns)
 @pytest.mark.parametrize("required", ["true", "ssn", "pii: ssn"])
 @pytest.mark.parametrize("columns", [["ssn", "city", "id"], ["city", "id"]], ids=str)
 def test_a_plaintext_file_in_the_place_of_another(spark, folder, keyring, required, columns):
@@ -78,55 +86,51 @@ def test_a_plaintext_file_in_the_place_of_another(spark, folder, keyring, requir
     last = folder / visible(folder)[-1]
     last.write_bytes(plaintext_file(TABLE.select(columns), []))
     options = {"keys": str(keyring.path)}
-    assert read(spark, folder, **options, mergeSchema="true").count() > 0
-    for frame in (read(spark, folder, **options, **{REQUIRE: required}),
-                  read(spark, folder, **options, **{REQUIRE: required}, columns="id")):
-        message = failure(frame.collect)
+    assert rows_here(folder, **options, mergeSchema="true") > 0
+    for more in ({}, {"columns": "id"}):
+        message = failure(lambda more=more: rows_here(folder, **options, **more,
+                                                      **{REQUIRE: required}))
         assert last.name in message and "the file is not encrypted" in message
 
 
-@pytest.mark.sweep
-def test_one_row_group_that_is_stripped(spark, tmp_path, keyring):
+def test_one_row_group_that_is_stripped(tmp_path, keyring):
     put(tmp_path / "t", "a.parquet", keyring, ["ssn"])
     put(tmp_path / "t", "b.parquet", keyring, ["ssn"])
     path = tmp_path / "t" / "b.parquet"
     path.write_bytes(stripped(path.read_bytes(), keyring, "ssn", [1]))
-    frame = read(spark, tmp_path / "t", keys=str(keyring.path), **{REQUIRE: "ssn"})
-    message = failure(frame.select("id").collect)
+    message = failure(lambda: rows_here(tmp_path / "t", keys=str(keyring.path), columns="id",
+                                        **{REQUIRE: "ssn"}))
     assert "b.parquet, row group 1, column ssn: the column is not encrypted" in message
 
 
-def test_a_column_under_a_name_in_other_case(spark, tmp_path, keyring):
+def test_a_column_under_a_name_in_other_case(tmp_path, keyring):
     """Spark would take it for the same column."""
     put(tmp_path / "t", "a.parquet", keyring, ["ssn"])
     table = TABLE.rename_columns(["SSN", "city", "id"])
     secure_bloom.write_table(table, tmp_path / "t" / "b.parquet", bloom_filters={}, keys=keyring,
                              encryption=EncryptionConfiguration("footer", {"pii": ["city"]}))
-    frame = read(spark, tmp_path / "t", keys=str(keyring.path), mergeSchema="false",
-                 **{REQUIRE: "ssn"})
     assert "b.parquet, row group 0, column SSN: the column is not encrypted" in failure(
-        frame.collect)
+        lambda: rows_here(tmp_path / "t", keys=str(keyring.path), mergeSchema="false",
+                          **{REQUIRE: "ssn"}))
 
 
-def test_a_column_whose_values_are_in_the_paths(spark, tmp_path, keyring):
+def test_a_column_whose_values_are_in_the_paths(tmp_path, keyring):
     put(tmp_path / "t", "ssn=x/a.parquet", keyring, ["ssn"])
     options = {"keys": str(keyring.path)}
-    assert read(spark, tmp_path / "t", **options).first().ssn == "x"  # the attack
-    assert "from the path" in failure(
-        lambda: read(spark, tmp_path / "t", **options, **{REQUIRE: "ssn"}))
-    given = spark.read.format("secure_parquet").schema(MARKED).options(**options)
-    assert "from the path" in failure(given.load(str(tmp_path / "t")).collect)
+    assert rows_here(tmp_path / "t", **options) == 2  # the attack
+    for schema, required in ((None, {REQUIRE: "ssn"}), (MARKED, {})):
+        assert "from the path" in failure(lambda schema=schema, required=required: rows_here(
+            tmp_path / "t", schema, **options, **required))
 
 
-@pytest.mark.sweep
-def test_a_column_that_only_names_of_folders_have(spark, tmp_path, keyring):
+def test_a_column_that_only_names_of_folders_have(tmp_path, keyring):
     put(tmp_path / "t", "COUNTRY=Evil/a.parquet", keyring, ["ssn"])
     options = {"keys": str(keyring.path)}
-    assert read(spark, tmp_path / "t", **options, **{REQUIRE: "ssn"}).first().COUNTRY == "Evil"
+    assert rows_here(tmp_path / "t", **options, **{REQUIRE: "ssn"}) == 2
     for required in ({REQUIRE: "country"}, {REQUIRE: "pii: country"},
                      {"policy": "sensitive = ['country']\n"}):
         assert "from the path" in failure(
-            lambda required=required: read(spark, tmp_path / "t", **options, **required))
+            lambda required=required: rows_here(tmp_path / "t", **options, **required))
 
 
 @pytest.mark.sweep

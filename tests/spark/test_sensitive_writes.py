@@ -2,10 +2,11 @@
 
 import uuid
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from secure_bloom import EncryptionConfiguration, read_table
+from secure_bloom import EncryptionConfiguration, read_table, write_table
 from secure_bloom.spark import classic, native
 from tests.spark.helpers import read, uses_spark, visible, write
 from tests.tiers import sweep_where
@@ -18,9 +19,12 @@ FACTORY = "parquet.crypto.factory.class"
 
 
 @pytest.fixture
-def frame(spark, tmp_path, encrypted):
-    """Rows read from encrypted files, whose column ssn is sensitive."""
-    write(spark.range(6).selectExpr("id", "concat('ssn-', id) as ssn"), tmp_path / "t", **encrypted)
+def frame(spark, tmp_path, keyring, encrypted):
+    """Rows read from an encrypted file, whose column ssn is sensitive."""
+    (tmp_path / "t").mkdir()
+    write_table(pa.table({"id": range(6), "ssn": [f"ssn-{i}" for i in range(6)]}),
+                tmp_path / "t" / "a.parquet", keys=keyring, bloom_filters={},
+                encryption=EncryptionConfiguration("footer", {"pii": ["ssn"]}))
     return read(spark, tmp_path / "t", keys=encrypted["keys"])
 
 

@@ -490,7 +490,7 @@ def test_reads_beside_a_busy_writer_are_right_or_say_so(tmp_path, what, kind, wa
     seen, thread = Counter(), threading.Thread(target=write)
     thread.start()
     try:
-        for _ in range(100 if what == "file" else 30):
+        for _ in range(50 if what == "file" else 15):
             value = rng.choice(letters)
             try:
                 found = read_table(tmp_path if what == "folder" else paths[0], keys=WAYS[way][2],
