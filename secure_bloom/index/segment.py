@@ -38,7 +38,9 @@ from secure_bloom.index.geometry import MAX_GROUP_BITS, Geometry, pack
 from secure_bloom.index.pages import SPARE, Page, Pages, encode
 from secure_bloom.index.sealing import MAGIC, SBX2, ModuleType, Sealer
 from secure_bloom.index.segment_info import SegmentInfo
+from secure_bloom.keys.cache import LIFETIME
 from secure_bloom.sbbf.column_type import PHYSICAL_TYPES, ColumnType
+from secure_bloom.storage.cache import Cache
 from secure_bloom.storage.small_files import parse_json
 
 DIRECTORY_PART = 1 << 16  #: pages of a part of the directory
@@ -46,6 +48,10 @@ MAX_PAGE = 64 * 1024 * 1024  #: bytes of a sealed page
 MAX_STORED_FILE_PAGE = 2 * MAX_FILE_PAGE  #: of a sealed page of files
 READ_TOGETHER = 1024 * 1024  #: bytes of successive pages
 _MAX_TAIL = 160 * 1024 * 1024  # bytes; its largest part is the file table
+
+# Pages of all segments in which single fingerprints were looked up; they have some 45 KB each.
+# Without use, they are dropped after as long as open indexes are.
+_kept: Cache[Page] = Cache(32 * 1024 * 1024, LIFETIME)
 
 _FOOTER_FIELDS = {"pairs", "directory", "files", "column_type", "geometry"}
 
@@ -114,6 +120,7 @@ class Segment:
     def __init__(self, info: SegmentInfo, sealer: Sealer, read_at: ReadAt,
                  location: Location = nullcontext):
         self.info, self._stored, self.location = info, read_at, location
+        self._identity = object()  # that of another one is never the same, also after its end
         if info.size - info.tail > _MAX_TAIL:
             raise FormatError("the manifest describes a segment whose tail is too large to read")
         tail = read_at(info.tail, info.size - info.tail)
@@ -204,21 +211,25 @@ class Segment:
 
     def _find_one(self, fingerprints: np.ndarray, read: PageRead, module: bytes) -> Match:
         [fingerprint] = fingerprints[read.probes].tolist()
-        places = np.array(self._places_of(fingerprint, module), np.uint64)
+        number, bucket, remainder = self.geometry.place(fingerprint)
+        places = np.array(self._parsed(number, module).find(
+            bucket, remainder, self.geometry.place_bits), np.uint64)
         return Match(np.repeat(read.probes, places.size),
                      *self.geometry.groups_and_ranges(places))
 
     def groups_of(self, fingerprint: int) -> list[int]:
         """Look up one fingerprint; return the row groups that have it."""
-        start, size = self.place_of_page(self.geometry.place(fingerprint)[0])
-        places = self._places_of(fingerprint, self._read_at(start, size))
+        number, bucket, remainder = self.geometry.place(fingerprint)
+        page = _kept.get((self._identity, number))
+        if page is None:
+            start, size = self.place_of_page(number)
+            page = self._parsed(number, self._read_at(start, size))
+            _kept.put((self._identity, number), page, size)
+        places = page.find(bucket, remainder, self.geometry.place_bits)
         return [place >> self.geometry.range_bits for place in places]
 
-    def _places_of(self, fingerprint: int, module: bytes) -> list[int]:
-        """Return the places of a fingerprint according to its page."""
-        number, bucket, remainder = self.geometry.place(fingerprint)
-        page = Page(self._open(module, ModuleType.PAGE, number), self.geometry.layout)
-        return page.find(bucket, remainder, self.geometry.place_bits)
+    def _parsed(self, number: int, module: Bytes) -> Page:
+        return Page(self._open(module, ModuleType.PAGE, number), self.geometry.layout)
 
     def _opened_pages(self, reads: Sequence[PageRead], modules: Sequence[bytes]) -> Pages:
         sizes = np.concatenate([np.diff(read.bounds) for read in reads]) - OVERHEAD
@@ -241,8 +252,7 @@ class Segment:
         for page in range(first, last):
             offset, size = self.place_of_page(page)
             module = data[offset - start:offset - start + size]
-            decoded = Page(self._open(module, ModuleType.PAGE, page),
-                           self.geometry.layout).decode()
+            decoded = self._parsed(page, module).decode()
             top, places = self.geometry.join(page, *decoded)
             yield top, *self.geometry.groups_and_ranges(places)
 
@@ -252,8 +262,7 @@ class Segment:
         They are as :func:`.pack` returns them, with row groups as places.
         """
         offset, size = self.place_of_page(page)
-        content = self._open(self._read_at(offset, size), ModuleType.PAGE, page)
-        buckets, entries = Page(content, self.geometry.layout).decode()
+        buckets, entries = self._parsed(page, self._read_at(offset, size)).decode()
         top, places = self.geometry.join(page, buckets, entries)
         groups, _ = self.geometry.groups_and_ranges(places)
         stays = ~np.isin(pack(top << np.uint64(MAX_GROUP_BITS), groups), pairs)

@@ -4,6 +4,7 @@ import datetime
 import decimal
 import itertools
 import math
+import shutil
 import uuid
 
 import numpy as np
@@ -320,3 +321,19 @@ def test_an_index_says_nothing_of_files_whose_values_cannot_be_compared(tmp_path
     assert listed.select(absent, is_comparable=lambda type_: types.append(type_)) == {}
     assert [type_.physical_type for type_ in types] == ["BYTE_ARRAY"]
     assert listed.select(absent, is_comparable=lambda type_: True) == {path: {}}
+
+
+def test_pages_are_read_once_and_belong_to_one_open_segment(tmp_path):
+    """Also if another index, with other values, takes the place of the first one."""
+    for values in (["a", "b"], ["c"]):
+        write(tmp_path / "0.parquet", values, column="v", encryption=None)
+        build(tmp_path, "v", KMS, encryption=None)
+        index = Index.open(tmp_path, KMS)
+        [segment] = index.column("v").segments
+        reads, stored = [], segment._stored
+        segment._stored = lambda *place, reads=reads, stored=stored: \
+            reads.append(place) or stored(*place)
+        found = [bool(index.lookup("v", value).row_groups[0]) for value in 2 * ["a", "b", "c"]]
+        assert found == 2 * [value in values for value in ("a", "b", "c")]
+        assert len(reads) == 1
+        shutil.rmtree(tmp_path / "_index")
