@@ -9,13 +9,15 @@ from collections.abc import Hashable
 from threading import Lock
 from typing import Generic, TypeVar
 
+from secure_bloom.storage.forks import renewed_in_children
+
 Value = TypeVar("Value")
 
 
 class Cache(Generic[Value]):
     """Keeps the values that were used last, and only as long as they are used.
 
-    It is pickled without its values: another process reads them itself.
+    It is pickled without its values: another process reads them itself, also one that is forked.
 
     Parameters
     ----------
@@ -26,9 +28,14 @@ class Cache(Generic[Value]):
     """
 
     def __init__(self, limit: int, lifetime: float = math.inf):
-        self._limit, self._lifetime, self._size = limit, lifetime, 0
+        self._limit, self._lifetime = limit, lifetime
+        self.renew()
+        renewed_in_children(self)
+
+    def renew(self) -> None:
+        """Begin without values, and with another lock."""
+        self._lock, self._size = Lock(), 0
         self._values: OrderedDict[Hashable, tuple[Value, int, float]] = OrderedDict()
-        self._lock = Lock()
 
     def get(self, key: Hashable) -> Value | None:
         """Return a value, which counts as its use; or None."""

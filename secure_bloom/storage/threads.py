@@ -14,6 +14,8 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
+from secure_bloom.storage.forks import renewed_in_children
+
 if sys.platform == "linux":
     import resource
 
@@ -154,17 +156,23 @@ class Turns:
     """
 
     def __init__(self) -> None:
+        self.renew()
+        renewed_in_children(self)
+
+    def renew(self) -> None:
+        """Begin without waiting for the thread whose turn it is."""
         self._lock = Lock()
 
     @contextmanager
     def taken(self) -> Iterator[None]:
         """Wait for a turn, or for some milliseconds: then others wait for a disk or a store."""
-        is_taken = self._lock.acquire(timeout=_MAX_WAIT)
+        lock = self._lock
+        is_taken = lock.acquire(timeout=_MAX_WAIT)
         try:
             yield
         finally:
             if is_taken:
-                self._lock.release()
+                lock.release()
 
     def __reduce__(self) -> tuple[type[Turns], tuple[()]]:
         return Turns, ()

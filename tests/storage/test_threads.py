@@ -1,5 +1,6 @@
 """Work on many items, in the calling thread or in others."""
 
+import multiprocessing
 import pickle
 import threading
 import time
@@ -9,6 +10,7 @@ from itertools import islice
 import pytest
 
 from secure_bloom.storage import threads
+from secure_bloom.storage.cache import Cache
 from secure_bloom.storage.threads import LocalThreads, Turns, in_order, in_threads
 
 
@@ -162,3 +164,21 @@ def test_threads_go_one_after_the_other_and_none_waits_long(monkeypatch):
         with turns.taken():  # as by a thread that a fork has left behind
             list(pool.map(work, [0]))
     assert len(most) == 11
+
+
+def _use_in_child(cache, turns, results):
+    with turns.taken():
+        is_taken = turns._lock.locked()
+    results.put((cache.get("key"), is_taken, turns._lock.locked()))
+
+
+def test_a_forked_process_does_not_wait_for_threads_of_its_parent():
+    context, cache, turns = multiprocessing.get_context("fork"), Cache(10), Turns()
+    results = context.Queue()
+    cache.put("key", "value")
+    with cache._lock, turns.taken():  # as if another thread were in the middle of it
+        child = context.Process(target=_use_in_child, args=(cache, turns, results))
+        child.start()
+        assert results.get(timeout=60) == (None, True, False)
+        child.join()
+    assert cache.get("key") == "value"
