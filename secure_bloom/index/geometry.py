@@ -22,7 +22,7 @@ MAX_GROUP_BITS = 64 - FINGERPRINT_BITS
 MAX_ROW_GROUPS = 1 << MAX_GROUP_BITS  #: of one segment
 MAX_NEW_ROW_GROUPS = MAX_ROW_GROUPS >> RANGE_BITS  #: of one segment that is not merged from others
 MAX_PAIRS = 1 << (FINGERPRINT_BITS - 4)  #: of one segment
-CACHED_PAIRS = 1 << 17  #: pairs that fit the cache of a processor while they are sorted
+CACHED_PAIRS = 1 << 16  #: pairs that fit the cache of a processor while they are sorted
 _PAGE_BITS = 13  # a page has at most 2**13 buckets, with 1/2 to 1 entry each
 
 _Bits = TypeVar("_Bits", int, np.ndarray)
@@ -191,7 +191,7 @@ def unpack(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def sorted_pairs(parts: list[np.ndarray], first_bit: int = 0, *, are_sorted: bool = True,
-                 range_bits: int = 0) -> np.ndarray:
+                 range_bits: int = 0, spare: np.ndarray | None = None) -> np.ndarray:
     """Return pairs in order, each fingerprint once for a row group.
 
     Parameters
@@ -203,10 +203,13 @@ def sorted_pairs(parts: list[np.ndarray], first_bit: int = 0, *, are_sorted: boo
     range_bits : int
         Bits of a range in the pairs. Pairs that differ in it alone become one, with the smallest
         range around all of them.
+    spare : uint64 array, optional
+        Memory that may be overwritten; fresh memory takes more time.
     """
     pairs = np.concatenate(parts) if parts else np.empty(0, np.uint64)
     kernels = kernels_for(pairs.size)
-    kernels.sort(pairs, first_bit, runs=len(parts) if are_sorted else 1)
+    kernels.sort(pairs, first_bit, runs=len(parts) if are_sorted else 1,
+                 spare=None if spare is None or spare.size < pairs.size else spare[:pairs.size])
     return pairs[:kernels.unite(pairs, range_bits)]
 
 

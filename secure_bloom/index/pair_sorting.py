@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from threading import local
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from secure_bloom.index.geometry import sorted_pairs
+from secure_bloom.index.geometry import CACHED_PAIRS, sorted_pairs
 from secure_bloom.sbbf.kernel_choice import kernels_for
 
 _DIVIDED_BITS = 8  # by which arrays are divided: see Bulk.distribute
-_SLICE = 1 << 16  # pairs of a slice, for which the kernel needs one pass less
+_SLICE = CACHED_PAIRS  # for so many, the kernel needs one pass less than for more
 _PART = 1 << 15  # pairs of an array that is divided; smaller ones are joined
+_NONE = np.empty(0, np.uint64)
 _OF_A_THREAD = 1 << 17  # pairs: a few milliseconds of work
 
 
@@ -33,7 +35,8 @@ class SortedPairs(NamedTuple):
     def of(cls, parts: list[np.ndarray], range_bits: int) -> SortedPairs:
         """Sort pairs; those that differ in their ranges alone become one.
 
-        ``parts`` has the pairs in arrays in any order, and is empty afterwards.
+        ``parts`` has the pairs in arrays in any order. It is empty afterwards, and the arrays may
+        have been changed: fresh memory would take longer than sorting.
         """
         total = sum(part.size for part in parts)
         bits = min(_DIVIDED_BITS, (max(total - 1, 0) // _SLICE).bit_length())
@@ -42,21 +45,29 @@ class SortedPairs(NamedTuple):
             parts.clear()
             return cls([found], 0)
         joined = list(_joined(parts))
-        step = 1 << _DIVIDED_BITS - bits
+        own, step = local(), 1 << _DIVIDED_BITS - bits
 
-        def divide(_: int) -> tuple[np.ndarray, list[int]]:
-            values = joined.pop()  # so its memory can be used again
-            divided, bounds = kernels_for(values.size).distribute(values)
-            return divided, bounds[::step].tolist()
+        def spare(size: int) -> np.ndarray:
+            """Return memory of this thread."""
+            if getattr(own, "spare", _NONE).size < size:
+                own.spare = np.empty(size + size // 8, np.uint64)
+            found: np.ndarray = own.spare
+            return found[:size]
+
+        def divide(part: np.ndarray) -> list[int]:
+            copied = spare(part.size)
+            copied[:] = part
+            bounds: list[int] = kernels_for(part.size).distribute(copied, part)[::step].tolist()
+            return bounds
 
         def sort(number: int) -> np.ndarray:
-            return sorted_pairs([part[bounds[number]:bounds[number + 1]]
-                                 for part, bounds in divided], bits, are_sorted=False,
-                                range_bits=range_bits)
+            some = [part[bounds[number]:bounds[number + 1]] for part, bounds in divided]
+            return sorted_pairs(some, bits, are_sorted=False, range_bits=range_bits,
+                                spare=spare(sum(one.size for one in some)))
 
         # Threads are not kept: a fork would not have them.
         with ThreadPoolExecutor(max(1, min(pa.cpu_count(), total // _OF_A_THREAD))) as pool:
-            divided = list(pool.map(divide, range(len(joined))))
+            divided = list(zip(joined, pool.map(divide, joined), strict=True))
             return cls(list(pool.map(sort, range(1 << bits))), bits)
 
     @property
@@ -87,4 +98,4 @@ def _joined(parts: list[np.ndarray]) -> Iterator[np.ndarray]:
         while parts and size < _PART:
             some.append(parts.pop())
             size += some[-1].size
-        yield some[0] if len(some) == 1 else np.concatenate(some)
+        yield some[0] if len(some) == 1 and some[0].flags.writeable else np.concatenate(some)

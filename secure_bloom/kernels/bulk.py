@@ -88,29 +88,31 @@ class Bulk:
         _in_parts(out.size, WORDS, lambda start, stop: self.raw.check(
             words, hashes[start:stop], out[start:stop]))
 
-    def sort(self, values: np.ndarray, first_bit: int = 0, *, runs: int = 1) -> None:
+    def sort(self, values: np.ndarray, first_bit: int = 0, *, runs: int = 1,
+             spare: np.ndarray | None = None) -> None:
         """Sort an array (uint64) in place, fast if its numbers are random.
 
         The first ``first_bit`` bits must be the same in all of them: many numbers in which they
         differ would be out of order. The array may consist of ``runs`` sorted arrays, which makes
-        no difference here.
+        no difference here. ``spare`` is an array of this length that may be overwritten.
         """
         writable(values, np.uint64)
+        spare = np.empty_like(values) if spare is None else spare
+        writable(spare, np.uint64, values.size)
         if first_bit < 0:
             raise ValueError(f"{first_bit} bits in common")
-        if values.size < _FEW or self.raw.sort(values, np.empty_like(values),
-                                              min(first_bit, _COMMON_BITS)):
+        if values.size < _FEW or self.raw.sort(values, spare, min(first_bit, _COMMON_BITS)):
             values.sort(kind="stable")  # many bits of the numbers were the same
 
-    def distribute(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return numbers (uint64) in the order of their first 8 bits, and the bounds of each group.
+    def distribute(self, values: np.ndarray, target: np.ndarray) -> np.ndarray:
+        """Copy numbers (uint64) in the order of their first 8 bits; return the bounds of groups.
 
         The bounds are 257 numbers: where each group begins, and the end of the last one.
         """
-        values = readable(values, np.uint64)
-        target, ends = np.empty_like(values), np.empty(256, np.uint64)
+        values, ends = readable(values, np.uint64), np.empty(256, np.uint64)
+        writable(target, np.uint64, values.size)
         self.raw.distribute(values, target, ends)
-        return target, np.append(0, ends.astype(np.int64))
+        return np.append(0, ends.astype(np.int64))
 
     def unite(self, pairs: np.ndarray, range_bits: int) -> int:
         """Make one of successive pairs that differ in their ranges alone; return how many are left.

@@ -179,11 +179,12 @@ def _rotate(values: np.ndarray, bits: int, spare: np.ndarray) -> None:
 
 # --- sorting -------------------------------------------------------------------------------------
 
-def sort(values: np.ndarray, first_bit: int = 0, *, runs: int = 1) -> None:
+def sort(values: np.ndarray, first_bit: int = 0, *, runs: int = 1,
+         spare: np.ndarray | None = None) -> None:
     """Sort an array (uint64) in place.
 
     The first ``first_bit`` bits are the same in all of its numbers. The array consists of ``runs``
-    sorted arrays; 1 if none is sorted.
+    sorted arrays; 1 if none is sorted. ``spare`` is of use to compiled kernels.
     """
     if runs == 1 or runs > _FEW_RUNS:
         for start in range(0, values.size, _CACHED):
@@ -194,14 +195,14 @@ def sort(values: np.ndarray, first_bit: int = 0, *, runs: int = 1) -> None:
     values.sort(kind="stable")  # which needs little time for parts that are in order
 
 
-def distribute(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return numbers (uint64) in the order of their first 8 bits, and the bounds of each group.
+def distribute(values: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Copy numbers (uint64) in the order of their first 8 bits; return the bounds of groups.
 
     The bounds are 257 numbers: where each group begins, and the end of the last one.
     """
     groups = (values >> _U64(56)).astype(np.uint8)
-    return values[np.argsort(groups, kind="stable")], \
-        np.append(0, np.cumsum(np.bincount(groups, minlength=256)))
+    target[:] = values[np.argsort(groups, kind="stable")]
+    return np.append(0, np.cumsum(np.bincount(groups, minlength=256)))
 
 
 # --- pairs of an index ---------------------------------------------------------------------------

@@ -89,8 +89,8 @@ def _sort(raw: Any) -> bool:
 
 def _distribute(raw: Any) -> bool:
     values = _noise(_COUNT, np.uint64)
-    expected, bounds = vectorized.distribute(values)
-    found, ends = np.empty_like(values), np.empty(256, np.uint64)
+    expected, found, ends = (np.empty(count, np.uint64) for count in (_COUNT, _COUNT, 256))
+    bounds = vectorized.distribute(values, expected)
     raw.distribute(values, found, ends)
     return np.array_equal(found, expected) and np.array_equal(ends, bounds[1:])
 
