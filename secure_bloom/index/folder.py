@@ -38,6 +38,7 @@ from secure_bloom.storage.local_listing import (
     with_valid_names,
 )
 from secure_bloom.storage.small_files import open_small, read_again
+from secure_bloom.storage.store_listing import recursively
 from secure_bloom.storage.table_names import INDEX, relative_path
 from secure_bloom.storage.versions import without_subtree
 
@@ -332,10 +333,10 @@ def indexed_columns(filesystem: pa_fs.FileSystem, table: str) -> list[str]:
     path = posixpath.join(table, INDEX)
     # Of Google Cloud Storage, pyarrow lists files, and no folders above them.
     is_flat = without_subtree(filesystem, path)[0].type_name == "gcs"
-    selector = pa_fs.FileSelector(path, allow_not_found=True, recursive=is_flat)
     try:
-        found = filesystem.get_file_info(selector)
-    except OSError:
+        found = recursively(filesystem, path, True) if is_flat \
+            else list_folder(filesystem, path, True)
+    except (FormatError, OSError):
         if filesystem.get_file_info(path).type == pa_fs.FileType.Directory:
             raise
         return []  # what is there is a file, or a link to itself

@@ -13,7 +13,6 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ColumnError, IndexWarning, SecureBloomError
 from secure_bloom.index.column_segments import INDEXED, SegmentMaker, Segments, SentKey
@@ -33,6 +32,7 @@ from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.storage.commit import Job
+from secure_bloom.storage.local_listing import list_folder
 from secure_bloom.storage.summary import StagedFile
 from secure_bloom.writer import ParquetWriter
 
@@ -244,7 +244,7 @@ def _restamped(job: Job, tasks: Iterable[TaskSegments]) -> dict[str, Restamp]:
     seen = {path: stamp for task in tasks for path, stamp in task.stamps.items()}
     folders = {posixpath.dirname(posixpath.join(job.table, path)) for path in seen}
     infos = {info.path: info for folder in folders
-             for info in job.filesystem.get_file_info(pa_fs.FileSelector(folder))}
+             for info in list_folder(job.filesystem, folder, True)}
     paths = {path: full for path in seen if (full := posixpath.join(job.table, path)) in infos}
     found = zip(paths, stamps(job.filesystem, map(infos.__getitem__, paths.values())), strict=True)
     return {path: replace(seen[path], **now._asdict()) for path, now in found

@@ -18,7 +18,8 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import FormatError, UnsupportedError
 
-_NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # of a link: it leads nowhere
+# Of a link: it leads nowhere
+_NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 # In one listing: links to folders that are listed already, and what may be found once more by way
 # of them, beyond as much as was found once
 _MAX_AGAIN, _MAX_ENTRIES_AGAIN = 1000, 100_000
@@ -113,8 +114,14 @@ def list_folder(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool
         -> list[pa_fs.FileInfo]:
     """List what is in a folder; raise FormatError if something else is in its place."""
     with folder_expected(folder):
-        return filesystem.get_file_info(
-            pa_fs.FileSelector(folder, allow_not_found=allow_not_found))
+        try:
+            return filesystem.get_file_info(
+                pa_fs.FileSelector(folder, allow_not_found=allow_not_found))
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG or filesystem.type_name != "local":
+                raise
+        with os.scandir(folder) as entries:  # pyarrow refuses links to names that cannot exist
+            return filesystem.get_file_info([entry.path for entry in entries if _exists(entry)])
 
 
 def file_names(filesystem: pa_fs.FileSystem, folder: str) -> list[str]:
@@ -136,6 +143,15 @@ def file_names(filesystem: pa_fs.FileSystem, folder: str) -> list[str]:
 def _is_file(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_file()
+    except OSError as error:
+        if error.errno in _NOTHING:
+            return False
+        raise
+
+
+def _exists(entry: os.DirEntry[str]) -> bool:
+    try:
+        return bool(entry.stat())
     except OSError as error:
         if error.errno in _NOTHING:
             return False

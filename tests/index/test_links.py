@@ -69,3 +69,19 @@ def test_nothing_changes_behind_a_link_in_place_of_an_index(table, tmp_path, pla
     assert {path: path.read_bytes() for path in victim.rglob("*.*")} == before
     for value in ("v1", "v3", "v4", "v5"):  # reading goes on
         assert secure_bloom.read_table(table, KMS, filters=[("ssn", "=", value)]).num_rows == 1
+
+
+def test_links_that_no_path_can_lead_to_are_not_there(table):
+    for folder in ("", "_index", "_index/ssn", "_staging"):
+        (table / folder).mkdir(exist_ok=True)
+        (table / folder / "000000000009.manifest").symlink_to("a" * 300)
+    write(table / "b.parquet", ["v3"])
+    age(table)
+    index = Index.open(table, KMS)
+    index.update()
+    index.vacuum(0)
+    assert index.lookup("ssn", ["v1", "v3"]).row_groups == [{"a.parquet": [0]}, {"b.parquet": [0]}]
+    secure_bloom.write_dataset(pa.table({"ssn": ["v5"]}), table, mode="append",
+                               encryption=ENCRYPTION, keys=KMS, index_columns="ssn")
+    assert secure_bloom.find(table, "ssn", ["v1", "v3", "v5"], KMS, index="require").num_rows == 3
+    assert index.lookup("ssn", "v5").uncovered == []
