@@ -121,7 +121,8 @@ def test_insert_overwrite_replaces_the_partition_that_it_names(spark, days, tabl
             ("partition (day = null)", "select id + 20 from one", [1, 3, 10, 11, 30, 31]),
             ("replace where day = 1", "select id + 30, 1 from one", [10, 11, 30, 31, 40, 41])]):
         verb = "into" if "replace" in partition else "overwrite"
-        spark.sql(f"insert {verb} {table} {partition} {rows}")
+        with settings(spark, {MODE: "dynamic" if number % 2 else "static"}):  # both name it
+            spark.sql(f"insert {verb} {table} {partition} {rows}")
         assert ids(folder) == left, number
     assert "there are rows for day=3" in failure(
         lambda: spark.sql(f"insert into {table} replace where day = 2 select id, 3 from one"))
