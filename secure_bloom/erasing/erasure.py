@@ -180,11 +180,11 @@ class Erasure:
                                 parquet_files(self.filesystem, self.path))
         if not self.is_folder:
             remove()
-            self._indexes.distrust()  # if the rest is never done
+            self._indexes.distrust()  # in case this process is killed while it changes files
             files = [rewrite_in_place(self.filesystem, path, self.erased, set(groups), self.keys,
                                       advance, self.hash_key, self._requirement)
                      for path, groups in found.files.items()]
-            self._indexes.distrust()  # they may have been updated in between
+            self._indexes.distrust()  # another process may have updated them meanwhile
             return files
         job = Job(self.filesystem, self.path, False)
         if not found.files and not job.exists(f"{job.table}/{STAGING}"):

@@ -55,7 +55,7 @@ class TableIndexes:
         return found
 
     def distrust(self) -> None:
-        """Make lookups list the files, which do not if only jobs have written to the table."""
+        """Make lookups in exclusive indexes list the files, until the indexes are updated."""
         folder = JobFolder(self._filesystem, self._table)
         if folder.exists(posixpath.join(self._table, STAGING, GENERATION)):
             folder.note_change()

@@ -320,9 +320,9 @@ class StoredManifest:
         return Manifest(self.version, key, self.material, body)
 
     def key_digest(self, kms: CachedKms | None) -> bytes:
-        """Return the SHA-256 of the key that the KMS unwraps, of which the other ones follow.
+        """Return the SHA-256 of the key that the KMS unwraps, which determines the index key.
 
-        Raises KeyRetrievalError if it is no longer available.
+        Raises KeyRetrievalError if the key is no longer available.
         """
         key = self.index_key if self.material is None else _key_of_kms(self.material, kms)
         return hashlib.sha256(key or b"").digest()

@@ -39,11 +39,11 @@ class SortedPairs(NamedTuple):
         have been changed: fresh memory would take longer than sorting.
         """
         total = sum(part.size for part in parts)
-        bits = min(_DIVIDED_BITS, (max(total - 1, 0) // _SLICE).bit_length())
         if total <= 2 * _SLICE:
             found = sorted_pairs(parts, are_sorted=False, range_bits=range_bits)
             parts.clear()
             return cls([found], 0)
+        bits = min(_DIVIDED_BITS, ((total - 1) // _SLICE).bit_length())
         joined = list(_joined(parts))
         own, step = local(), 1 << _DIVIDED_BITS - bits
 
@@ -66,7 +66,7 @@ class SortedPairs(NamedTuple):
                                 spare=spare(sum(one.size for one in some)))
 
         # Threads are not kept: a fork would not have them.
-        with ThreadPoolExecutor(max(1, min(pa.cpu_count(), total // _OF_A_THREAD))) as pool:
+        with ThreadPoolExecutor(min(pa.cpu_count(), total // _OF_A_THREAD)) as pool:
             divided = list(zip(joined, pool.map(divide, joined), strict=True))
             return cls(list(pool.map(sort, range(1 << bits))), bits)
 

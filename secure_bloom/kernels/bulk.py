@@ -115,11 +115,11 @@ class Bulk:
         return np.append(0, ends.astype(np.int64))
 
     def unite(self, pairs: np.ndarray, range_bits: int) -> int:
-        """Make one of successive pairs that differ in their ranges alone; return how many are left.
+        """Unite pairs (uint64, in order) that differ only in their ranges; return how many remain.
 
-        Its range, the last ``range_bits``, is the smallest one around theirs; see
-        :mod:`secure_bloom.kernels.pairs`. ``pairs`` (uint64) are in order; those that are left are
-        at the start then.
+        A range is the last ``range_bits`` of a pair; the new one is the smallest that contains the
+        others: see :mod:`secure_bloom.kernels.pairs`. The remaining pairs are at the start of the
+        array.
         """
         writable(pairs, np.uint64)
         return int(self.raw.unite(pairs, range_bits))
@@ -136,8 +136,8 @@ class Bulk:
         width : int
             Bytes of an entry, 1 to 8.
         *bits : int
-            How many bits of a pair are the bucket, the remainder, the place, and everything below
-            the remainder.
+            How many bits of a pair belong to the bucket, to the remainder, to the place, and to
+            everything below the remainder.
         """
         pairs, starts = readable(pairs, np.uint64), readable(starts, np.int64)
         counts = np.diff(starts)

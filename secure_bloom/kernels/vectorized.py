@@ -196,10 +196,7 @@ def sort(values: np.ndarray, first_bit: int = 0, *, runs: int = 1,
 
 
 def distribute(values: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Copy numbers (uint64) in the order of their first 8 bits; return the bounds of groups.
-
-    The bounds are 257 numbers: where each group begins, and the end of the last one.
-    """
+    """See :meth:`secure_bloom.kernels.bulk.Bulk.distribute`."""
     groups = (values >> _U64(56)).astype(np.uint8)
     target[:] = values[np.argsort(groups, kind="stable")]
     return np.append(0, np.cumsum(np.bincount(groups, minlength=256)))
@@ -208,12 +205,7 @@ def distribute(values: np.ndarray, target: np.ndarray) -> np.ndarray:
 # --- pairs of an index ---------------------------------------------------------------------------
 
 def unite(pairs: np.ndarray, range_bits: int) -> int:
-    """Make one of successive pairs that differ in their ranges alone; return how many are left.
-
-    Its range, the last ``range_bits``, is the smallest one around theirs; see
-    :mod:`secure_bloom.kernels.pairs`. ``pairs`` (uint64) are in order; those that are left are at
-    the start then.
-    """
+    """See :meth:`secure_bloom.kernels.bulk.Bulk.unite`."""
     again = (pairs[1:] ^ pairs[:-1]) >> _U64(range_bits) == 0
     if not again.any():
         return pairs.size

@@ -149,10 +149,10 @@ class LocalThreads(ThreadPoolExecutor):
 
 
 class Turns:
-    """Lets threads go one after the other, but none waits long for its turn.
+    """Lets threads work one after the other, but none waits long for its turn.
 
-    Python runs one thread at a time. Threads that each make many short calls to the system take
-    that away from each other at every call, and spend more time on it than on their work.
+    Python runs one thread at a time. Threads that make many short system calls hand the GIL over at
+    each of them, which takes more time than their work.
     """
 
     def __init__(self) -> None:
@@ -165,7 +165,8 @@ class Turns:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Wait for a turn, or for some milliseconds: then others wait for a disk or a store."""
+        """Wait for a turn, but only some milliseconds: others may be waiting for a disk or a store.
+        """
         lock = self._lock
         is_taken = lock.acquire(timeout=_MAX_WAIT)
         try:
