@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -121,7 +121,8 @@ def list_folder(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool
             if error.errno != errno.ENAMETOOLONG or filesystem.type_name != "local":
                 raise
         with os.scandir(folder) as entries:  # pyarrow refuses links to names that cannot exist
-            return filesystem.get_file_info([entry.path for entry in entries if _exists(entry)])
+            return filesystem.get_file_info([entry.path for entry in entries
+                                             if _is_true(entry.stat)])
 
 
 def file_names(filesystem: pa_fs.FileSystem, folder: str) -> list[str]:
@@ -135,23 +136,15 @@ def file_names(filesystem: pa_fs.FileSystem, folder: str) -> list[str]:
         return [info.base_name for info in with_valid_names(infos) if info.is_file]
     try:  # nothing is looked up of each file
         with folder_expected(folder), os.scandir(folder) as entries:
-            return [entry.name for entry in entries if _is_file(entry)]
+            return [entry.name for entry in entries if _is_true(entry.is_file)]
     except FileNotFoundError:
         return []
 
 
-def _is_file(entry: os.DirEntry[str]) -> bool:
+def _is_true(ask: Callable[[], object]) -> bool:
+    """Return an answer about what is in a folder; False for a link that leads nowhere."""
     try:
-        return entry.is_file()
-    except OSError as error:
-        if error.errno in _NOTHING:
-            return False
-        raise
-
-
-def _exists(entry: os.DirEntry[str]) -> bool:
-    try:
-        return bool(entry.stat())
+        return bool(ask())
     except OSError as error:
         if error.errno in _NOTHING:
             return False
