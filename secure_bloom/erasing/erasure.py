@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import os
 import posixpath
 import random
 import secrets
@@ -82,8 +83,9 @@ class Erasure:
         _check_no_table(filesystem, path, erased.column)
         self.hash_key: bytes | None = None
         self.is_folder = filesystem.get_file_info(path).type == pa_fs.FileType.Directory
-        table = table_of(path if self.is_folder else posixpath.dirname(path))
-        self._indexes = TableIndexes(filesystem, table, self.keys)
+        # What a link leads to is rewritten.
+        folder = path if self.is_folder else posixpath.dirname(_real_path(filesystem, path))
+        self._indexes = TableIndexes(filesystem, table_of(folder), self.keys)
 
     def run(self, *, dry_run: bool, max_share: float, hash_key: bytes | None,
             advance: Callable[[float], None]) -> EraseResult:
@@ -235,6 +237,10 @@ class Erasure:
             [ErasedValue(_hash(key, value), found.counts[value])
              for value in self.erased.values],
             out_of_reach=[_OUT_OF_REACH])
+
+
+def _real_path(filesystem: pa_fs.FileSystem, path: str) -> str:
+    return os.path.realpath(path) if filesystem.type_name == "local" else path
 
 
 def _unless_changed(step: Callable[[], Result]) -> Result:

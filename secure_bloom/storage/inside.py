@@ -25,7 +25,10 @@ _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | 
 
 
 def check_inside(filesystem: pa_fs.FileSystem, table: str, path: str) -> None:
-    """Raise UnsupportedError if links lead from a path to a place outside of the table."""
+    """Raise UnsupportedError if links lead from a path to a place outside of the table.
+
+    Also if the table itself is a link to a partition of another one, which has the markers of jobs.
+    """
     _real_paths(filesystem, table, path)
 
 
@@ -74,15 +77,24 @@ def delete_folder(filesystem: pa_fs.FileSystem, table: str, path: str) -> None:
 
 def _real_paths(filesystem: pa_fs.FileSystem, table: str, path: str) -> tuple[str, str] | None:
     """Return the real paths of a table and of what is in it; None if there can be no links."""
-    root, real = local_path(filesystem, table), local_path(filesystem, path)
-    if root is None or real is None:
+    named, real = local_path(filesystem, table), local_path(filesystem, path)
+    if named is None or real is None:
         return None
-    root, real = os.path.realpath(root), os.path.realpath(real)
+    root, real = os.path.realpath(named), os.path.realpath(real)
+    if _is_whole(named) and not _is_whole(root):
+        raise UnsupportedError(f"{table} is a link to a partition of the table {table_of(root)}, "
+                               "whose readers would not see what a job does here: use the path "
+                               f"{root}", file=path)
     if os.path.commonpath([root, real]) != root:
         raise UnsupportedError(f"a link leads from here out of the table {table}: nothing is "
                                "changed there; replace the link by what it leads to, or use the "
                                "path to which it leads", file=path)
     return root, real
+
+
+def _is_whole(folder: str) -> bool:
+    """Whether the path of a folder is that of a table, and not of a partition."""
+    return table_of(folder) == (folder.rstrip("/") or "/")
 
 
 @contextmanager

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from secure_bloom import erase, reencrypt, write_dataset
+from secure_bloom import erase, index, reencrypt, write_dataset
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.index import coverage
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.local_files import temporary_name
 from secure_bloom.storage.table_names import job_of
 from tests.erasing.helpers import ENCRYPTION, KMS, numbers_in, people, ssn, write_people
-from tests.index.helpers import LOCAL
+from tests.index.helpers import LOCAL, age
 from tests.index.planting import plant
 
 
@@ -45,6 +45,16 @@ def test_key_material_behind_a_link_is_not_copied(tmp_path):
         erase(lake, "ssn", ssn(3), KMS, max_share=1)
     assert numbers_in(path) == list(range(8))
     assert not any("secret" in one.read_text() for one in lake.glob("_KEY*") if one != material)
+
+
+def test_the_index_of_the_table_that_a_named_link_leads_into_forgets(tmp_path):
+    path = write_people(tmp_path / "lake" / "a.parquet", range(8))
+    age(path.parent)
+    index.build(path.parent, "ssn", KMS)
+    (link := tmp_path / "link.parquet").symlink_to(path)
+    result = erase(link, "ssn", ssn(3), KMS, max_share=1)
+    assert (result.indexes, numbers_in(path)) == (["ssn"], [0, 1, 2, 4, 5, 6, 7])
+    assert index.Index.open(path.parent, KMS).lookup("ssn", ssn(3)).row_groups == [{}]
 
 
 def test_what_a_link_led_to_is_out_of_reach(tmp_path):

@@ -125,6 +125,16 @@ def test_links_inside_of_a_table_and_to_it_are_followed(local, tmp_path_factory)
     assert local.all_values() == [3, 3]
 
 
+def test_a_link_to_a_partition_is_not_a_table_of_its_own(local, tmp_path):
+    """Readers of the table would see the files of its jobs before they commit."""
+    local.write(1, directory="day=1")
+    (link := tmp_path / "latest").symlink_to(f"{local.folder}/day=1")
+    before = sorted(os.walk(local.folder))
+    with pytest.raises(UnsupportedError, match=f"use the path {local.folder}/day=1"):
+        write_dataset(pa.table({"n": [2]}), link, mode="append")
+    assert sorted(os.walk(local.folder)) == before
+
+
 def test_a_link_to_another_partition_is_not_followed_when_partitions_are_overwritten(tmp_path):
     def write(day, mode):
         write_dataset(pa.table({"n": [len(day)], "day": [day]}), tmp_path, partition_by="day",
