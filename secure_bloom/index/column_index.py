@@ -8,34 +8,24 @@ from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from itertools import groupby, islice, repeat
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import (
-    AuthenticationError,
-    ChangedMeanwhileError,
-    FormatError,
-    error_location,
-)
+from secure_bloom.errors import error_location
 from secure_bloom.index.coverage import Coverage, ListedCoverage, Place, TrustedCoverage
 from secure_bloom.index.file_entry import FileEntry
 from secure_bloom.index.file_pages import FilePage
 from secure_bloom.index.file_table import parsed_schema
 from secure_bloom.index.folder import IndexFolder
-from secure_bloom.index.manifest import Manifest, StoredManifest
+from secure_bloom.index.manifest import Manifest
 from secure_bloom.index.segment import READ_TOGETHER, Match, PageRead, Segment
 from secure_bloom.index.segment_info import SegmentInfo
 from secure_bloom.index.stamps import Stamp
-from secure_bloom.keys.cache import LIFETIME, CachedKms
 from secure_bloom.parquet.row_ranges import ALL_ROWS, parts_of
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.probes import ValueHashes, plain_hash, value_hashes
-from secure_bloom.storage.cache import Cache
-
-_Result = TypeVar("_Result")
 
 # Bytes of pages that are in memory together: few, for the cache of the CPU; or many requests
 _CHUNK_BYTES, _STORE_CHUNK_BYTES = READ_TOGETHER, 32 * READ_TOGETHER
@@ -44,7 +34,6 @@ _FEW_HITS = 100  # of one value in a segment, for which arrays would take longer
 
 #: hashes values for a column type
 HashValues = Callable[[ColumnType], ValueHashes]
-
 
 _NO_NUMBERS = np.empty(0, np.int64)
 _NO_HASHES = ValueHashes(np.empty(0, np.uint64), _NO_NUMBERS, _NO_NUMBERS)
@@ -355,76 +344,3 @@ def _chunks(plans: list[_Plan], most: int) -> Iterator[list[tuple[int, PageRead]
                 chunk, size = [], 0
     if chunk:
         yield chunk
-
-
-# --- opened indexes of this process --------------------------------------------------------------
-
-class _Opened(NamedTuple):
-    """An index, the manifest of which it was opened, and the digest of the key for that."""
-
-    column_index: ColumnIndex
-    stored: StoredManifest
-    key_digest: bytes
-
-
-# Each has its segments open. They are kept without use as long as keys are cached.
-_opened: Cache[_Opened] = Cache(16, LIFETIME)
-
-
-def open_column(filesystem: pa_fs.FileSystem, table: str, column: str,
-                kms: CachedKms | None) -> ColumnIndex | None:
-    """Open the newest version of an index; None if there is none.
-
-    Versions and segments that this process has open are used again, if the key is still available.
-    """
-    return open_folder(IndexFolder(filesystem, table, column), kms)
-
-
-def open_folder(folder: IndexFolder, kms: CachedKms | None) -> ColumnIndex | None:
-    """Do the same, for callers that keep the folder."""
-    return with_newest(partial(_open_newest, folder, kms))
-
-
-def opened_before(filesystem: pa_fs.FileSystem, table: str, column: str) -> ColumnIndex | None:
-    """Return an index as this process opened it last; None if it is no longer open."""
-    known = _opened_before(IndexFolder(filesystem, table, column))
-    return None if known is None else known.column_index
-
-
-def with_newest(use: Callable[[], _Result]) -> _Result:
-    """Call a function that opens an index, and again if a segment may be another one now.
-
-    The segments of an older version may be deleted while a reader uses it. One that was damaged may
-    have been repaired since this process opened it.
-    """
-    try:
-        return use()
-    except (ChangedMeanwhileError, AuthenticationError, FormatError):
-        return use()
-
-
-def _open_newest(folder: IndexFolder, kms: CachedKms | None) -> ColumnIndex | None:
-    known = _opened_before(folder)
-    stored = folder.newest(None if known is None else known.stored)
-    if stored is None:
-        if versions := folder.versions():
-            raise FormatError("no manifest of the index is complete; build it again",
-                              file=folder.manifest_path(versions[-1]), column=folder.column)
-        return None
-    # The key must still be available.
-    if known is not None and known.stored is stored and known.column_index.is_sound \
-            and folder.key_digest(stored, kms) == known.key_digest:
-        return known.column_index
-    manifest, key_digest = folder.opened(stored, kms), folder.key_digest(stored, kms)
-    if known is not None and known.column_index.manifest.key != manifest.key:
-        known = None
-    found = ColumnIndex(folder, manifest, () if known is None else known.column_index.segments)
-    _opened.put(folder.place, _Opened(found, stored, key_digest))
-    return found
-
-
-def _opened_before(folder: IndexFolder) -> _Opened | None:
-    known = _opened.get(folder.place)
-    if known is None or not known.column_index.folder.filesystem.equals(folder.filesystem):
-        return None
-    return known

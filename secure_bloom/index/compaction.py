@@ -9,13 +9,14 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from secure_bloom.index.building import BUDGET
-from secure_bloom.index.column_index import ColumnIndex, open_column
+from secure_bloom.index.column_index import ColumnIndex
 from secure_bloom.index.coverage import Place
 from secure_bloom.index.file_entry import FileEntry
 from secure_bloom.index.folder import MANIFEST, IndexFolder
 from secure_bloom.index.geometry import MAX_PAIRS, MAX_ROW_GROUPS
 from secure_bloom.index.manifest import Body, Restamp
 from secure_bloom.index.merging import Keep, merge
+from secure_bloom.index.opened_indexes import open_column
 from secure_bloom.index.publishing import discard_if_replaced, publish
 from secure_bloom.index.segment import Segment
 from secure_bloom.index.segment_info import SegmentInfo
@@ -55,7 +56,7 @@ def merge_some(table: Table, folder: IndexFolder, kms: CachedKms | None, choose:
 
     Files that are not listed any more, or have changed, are dropped with their fingerprints.
     """
-    index = open_column(table.filesystem, table.path, folder.column, kms)
+    index = open_column(folder, kms)
     chosen = [] if index is None else choose(index)
     if index is None or not chosen:
         return 0

@@ -12,13 +12,14 @@ from secure_bloom.display import Summarized, choices, listed, names, warn
 from secure_bloom.errors import ColumnError, IndexWarning, KeyNotFoundError, UnsupportedError
 from secure_bloom.index import compaction
 from secure_bloom.index.building import BUDGET
-from secure_bloom.index.column_index import ColumnIndex, open_folder, with_newest
+from secure_bloom.index.column_index import ColumnIndex
 from secure_bloom.index.coverage import ListedCoverage
 from secure_bloom.index.folder import IndexFolder, indexed_columns
 from secure_bloom.index.identity import check_sample
 from secure_bloom.index.inspection import IndexInfo, inspect_index
 from secure_bloom.index.integrity import SAMPLE, IndexVerification, verify_columns
 from secure_bloom.index.lookup import Lookup, look_up
+from secure_bloom.index.opened_indexes import open_column, with_newest
 from secure_bloom.index.purging import purge_columns
 from secure_bloom.index.rotation import IndexRotation, rotate_indexes
 from secure_bloom.index.table import Table, coverage_for, open_with_generation
@@ -123,7 +124,7 @@ class Index(Summarized):
 
     def __init__(self, table: Table, columns: list[str], kms: CachedKms | None):
         self._table, self.columns, self._kms = table, columns, kms
-        self._of_columns: dict[str, IndexFolder] = {}
+        self._kept_folders: dict[str, IndexFolder] = {}
         self._turns = Turns()
 
     @classmethod
@@ -200,11 +201,11 @@ class Index(Summarized):
 
     def column(self, column: str) -> ColumnIndex:
         """Open the newest version of the index of a column; the errors are those of lookup."""
-        folder = self._of_columns.get(column)
+        folder = self._kept_folders.get(column)
         if folder is None:
             folder = IndexFolder(self._table.filesystem, self._table.path, column)
-            self._of_columns[column] = folder
-        found = open_folder(folder, self._kms)
+            self._kept_folders[column] = folder
+        found = open_column(folder, self._kms)
         if found is None:
             self.chosen(column)
             raise FileNotFoundError(f"there is no index of column {column!r} any more")

@@ -18,10 +18,11 @@ from secure_bloom.errors import (
     FormatError,
     SecureBloomError,
 )
-from secure_bloom.index.column_index import ColumnIndex, with_newest
+from secure_bloom.index.column_index import ColumnIndex
 from secure_bloom.index.comparison import Comparison
 from secure_bloom.index.folder import MANIFEST, IndexFolder, folder_name
 from secure_bloom.index.manifest import StoredManifest
+from secure_bloom.index.opened_indexes import with_newest
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.storage.files import FilePath, resolve

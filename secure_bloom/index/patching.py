@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from secure_bloom.errors import SecureBloomError
-from secure_bloom.index.column_index import ColumnIndex, open_column
+from secure_bloom.index.column_index import ColumnIndex
 from secure_bloom.index.column_segments import leaf_column, refusal
 from secure_bloom.index.coverage import Place
 from secure_bloom.index.file_change import FileChange
@@ -24,6 +24,7 @@ from secure_bloom.index.file_entry import FileEntry, footer_digest
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.geometry import place_of
 from secure_bloom.index.manifest import Body, Listed
+from secure_bloom.index.opened_indexes import open_column
 from secure_bloom.index.publishing import discard_if_replaced, publish
 from secure_bloom.index.segment import Segment
 from secure_bloom.index.segment_info import SegmentInfo
@@ -59,7 +60,7 @@ def patch_index(table: Table, folder: IndexFolder, kms: CachedKms | None,
     its segments merged.
     """
     try:
-        index = open_column(table.filesystem, table.path, folder.column, kms)
+        index = open_column(folder, kms)
         if index is None:
             return False
         return _Patch(table, folder, kms, index, state.listing).run(changes, state.generation)

@@ -17,18 +17,14 @@ from secure_bloom.errors import (
     IndexWarning,
     SecureBloomError,
 )
-from secure_bloom.index.column_index import (
-    ColumnIndex,
-    HashValues,
-    open_column,
-    opened_before,
-)
+from secure_bloom.index.column_index import ColumnIndex, HashValues
 from secure_bloom.index.coverage import Coverage, ListedCoverage, Place
 from secure_bloom.index.file_entry import FileEntry
-from secure_bloom.index.folder import indexed_columns
+from secure_bloom.index.folder import IndexFolder, indexed_columns
 from secure_bloom.index.identity import Identity, allowed_keys, check_sample
 from secure_bloom.index.known_files import KnownFiles
 from secure_bloom.index.lookup import found_rows
+from secure_bloom.index.opened_indexes import open_column, opened_before
 from secure_bloom.index.stamps import Stamp, stamps
 from secure_bloom.index.table import Table, known_listing, open_with_generation
 from secure_bloom.keys.cache import CachedKms
@@ -145,15 +141,17 @@ class FolderIndexes:
             and (index.manifest.material is not None or self._kms is None)
 
     def _has_generation(self, column: str) -> bool:
-        known = opened_before(self.table.filesystem, self.table.path, column)
+        known = opened_before(self._folder(column))
         return known is not None and known.manifest.body.generation is not None
 
     def open(self, column: str) -> ColumnIndex | None:
         """Open the newest version of the index of a column; None if it cannot be used."""
         if column in self._opened_first:
             return self._opened_first.pop(column)[0]
-        return self.attempt(column, lambda: open_column(self.table.filesystem, self.table.path,
-                                                        column, self._kms))
+        return self.attempt(column, lambda: open_column(self._folder(column), self._kms))
+
+    def _folder(self, column: str) -> IndexFolder:
+        return IndexFolder(self.table.filesystem, self.table.path, column)
 
     def _with_generation(self, column: str) -> tuple[ColumnIndex | None, str | None]:
         """Open an index, and return it with the generation of the table."""
@@ -169,7 +167,7 @@ class FolderIndexes:
         If it cannot be trusted, this is repeated in this process only where it costs nothing: in
         stores, it is better opened while the files are listed. It is not opened again then.
         """
-        known = opened_before(self.table.filesystem, self.table.path, column)
+        known = opened_before(self._folder(column))
         is_costly = self.table.filesystem.type_name != "local"
         if is_costly and known is not None and known.manifest.body.generation is None:
             return None, None

@@ -12,8 +12,10 @@ from typing import NamedTuple, TypeVar
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import FormatError
-from secure_bloom.index.column_index import ColumnIndex, opened_before
+from secure_bloom.index.column_index import ColumnIndex
 from secure_bloom.index.coverage import Coverage
+from secure_bloom.index.folder import IndexFolder
+from secure_bloom.index.opened_indexes import opened_before
 from secure_bloom.index.stamps import Stamp, stamps
 from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.small_files import MAX_MARKER, read_again
@@ -93,7 +95,7 @@ def open_with_generation(table: Table, column: str, open_index: Callable[[], _Op
         index = open_index()
         has_one = index is not None and index.manifest.body.generation is not None
         return index, table.generation() if has_one else None
-    known = opened_before(table.filesystem, table.path, column)
+    known = opened_before(IndexFolder(table.filesystem, table.path, column))
     if known is not None and known.manifest.body.generation is None:
         return open_index(), None
     with ThreadPoolExecutor(1) as pool:

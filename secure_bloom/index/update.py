@@ -16,13 +16,13 @@ import pyarrow as pa
 from secure_bloom.display import Result, count
 from secure_bloom.errors import ColumnError, UnsupportedError
 from secure_bloom.index.building import BUDGET
-from secure_bloom.index.column_index import open_column, with_newest
 from secure_bloom.index.column_keys import UNENCRYPTED, master_keys
 from secure_bloom.index.column_segments import INDEXED, RESTAMPED, SegmentMaker, Segments
 from secure_bloom.index.column_update import ColumnUpdate, new_manifest
 from secure_bloom.index.compaction import Merge, merge_here, merge_tiers
 from secure_bloom.index.file_pages import are_normal
 from secure_bloom.index.folder import IndexFolder
+from secure_bloom.index.opened_indexes import open_column, with_newest
 from secure_bloom.index.publishing import drop_missing, publish
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.index.table import Table
@@ -169,7 +169,7 @@ class TableUpdate:
             self.columns.append(with_newest(partial(self._opened, folder)))
 
     def _opened(self, folder: IndexFolder) -> ColumnUpdate:
-        index = open_column(folder.filesystem, folder.table, folder.column, self._kms)
+        index = open_column(folder, self._kms)
         if index is None:
             raise FileNotFoundError(f"there is no index of column {folder.column!r}")
         return ColumnUpdate(folder, index, self._kms, self.listing)

@@ -8,7 +8,7 @@ import pytest
 
 import secure_bloom
 from secure_bloom.errors import AuthenticationError, ColumnError, IndexWarning, PredicateError
-from secure_bloom.index import Index, build, column_index, file_table
+from secure_bloom.index import Index, build, file_table, opened_indexes
 from secure_bloom.index import table as index_table
 from tests.index.helpers import KMS
 
@@ -127,7 +127,7 @@ def test_few_pages_of_files_are_read(lake, monkeypatch):
     read, original = [], file_table._parsed
     monkeypatch.setattr(file_table, "_parsed", lambda directory, number, content: read.append(
         number) or original(directory, number, content))
-    column_index._opened.clear()  # which keeps pages
+    opened_indexes._opened.clear()  # which keeps pages
     Index.open(lake, KMS).lookup("ssn", "s1")  # compares some files with the index
     read.clear()
     found = secure_bloom.read_table(lake, KMS, filters=[("ssn", "==", f"s{ROWS + 1}")],
@@ -150,7 +150,7 @@ def test_a_damaged_page_of_files_is_a_reason_to_read_without_the_index(tmp_path,
                  lake, KMS, filters=[("ssn", "==", "s1")], **options),
              lambda **options: secure_bloom.find(lake, "ssn", "s1", KMS, **options)]
     for read in reads:
-        column_index._opened.clear()
+        opened_indexes._opened.clear()
         with pytest.warns(IndexWarning, match="is not used"):
             assert read().num_rows == 1
         with pytest.raises(AuthenticationError, match="column ssn"):

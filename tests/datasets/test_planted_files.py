@@ -7,7 +7,7 @@ import pytest
 
 import secure_bloom
 from secure_bloom.errors import FormatError, IndexWarning, SecureBloomError
-from secure_bloom.index import column_index, update
+from secure_bloom.index import opened_indexes, update
 from secure_bloom.index.manifest import Body, StoredManifest
 from secure_bloom.keys import InMemoryKms
 from tests.memory import Peak
@@ -25,7 +25,7 @@ def people(tmp_path, monkeypatch):
         pa.table({"ssn": [SSN]}), folder / "a.parquet", keys=KMS,
         encryption=secure_bloom.EncryptionConfiguration("footer", {"pii": ["ssn"]}))
     secure_bloom.index.build(folder, "ssn", KMS)
-    column_index._opened.clear()
+    opened_indexes._opened.clear()
     return folder
 
 

@@ -13,7 +13,7 @@ import pytest
 import secure_bloom
 from secure_bloom import EncryptionConfiguration, Policy
 from secure_bloom.errors import IndexWarning, SecureBloomError, UnsupportedError
-from secure_bloom.index import Index, build, column_index, update
+from secure_bloom.index import Index, build, opened_indexes, update
 from secure_bloom.index.manifest import Listed
 from secure_bloom.index.table import Table
 from secure_bloom.keys import InMemoryKms
@@ -30,7 +30,7 @@ REQUIREMENTS = [True, ["ssn"], {"ssn": "pii"}, POLICY]
 def settled(monkeypatch):
     """Files may be indexed as soon as they are written."""
     monkeypatch.setattr(update, "_SETTLED_NS", 0)
-    column_index._opened.clear()
+    opened_indexes._opened.clear()
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def check_nothing_is_missed(folder, requirements=REQUIREMENTS, rows=1):
             refusals = [SecureBloomError] if index == "require" else []
             name = "policy" if requirement is POLICY else "require_encryption"
             options = {"index": index, name: requirement}
-            column_index._opened.clear()
+            opened_indexes._opened.clear()
             with warnings.catch_warnings(), contextlib.suppress(*refusals):
                 warnings.simplefilter("ignore", IndexWarning)
                 assert way(folder, options) == rows, (way, options)
@@ -246,6 +246,6 @@ def test_files_are_chosen_of_those_that_are_there(tmp_path):
                                    plaintext=True, max_rows_per_file=1, mode=mode)
         build(folder, "ssn", encryption=None, exclusive=True)
     for _ in range(8):
-        column_index._opened.clear()
+        opened_indexes._opened.clear()
         found = secure_bloom.read_table(folder, filters=[("ssn", "=", "0")], index="require")
         assert found.num_rows == 1

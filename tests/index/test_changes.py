@@ -11,8 +11,9 @@ import pytest
 import secure_bloom
 from secure_bloom.examples.leaking_file import leaking_file
 from secure_bloom.index import Index, build, update
-from secure_bloom.index.column_index import open_column
+from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.identity import _is_replaced
+from secure_bloom.index.opened_indexes import open_column
 from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.operations.rotation import rotate_master_keys
@@ -315,7 +316,8 @@ def test_a_file_that_is_replaced_after_a_listing_is_not_the_one_of_the_index(tmp
     build(tmp_path / "t", "ssn", KMS)
     filesystem, path = (LOCAL, str(tmp_path / "t")) if where == "local" \
         else (pa_fs.SubTreeFileSystem(str(tmp_path), LOCAL), "t")
-    index, table = open_column(filesystem, path, "ssn", CachedKms(KMS)), Table(filesystem, path)
+    index = open_column(IndexFolder(filesystem, path, "ssn"), CachedKms(KMS))
+    table = Table(filesystem, path)
     assert not _is_replaced(index, table, "0.parquet")
     write(tmp_path / "t" / "0.parquet", ["v1"])
     assert _is_replaced(index, table, "0.parquet")

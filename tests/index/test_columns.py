@@ -15,7 +15,7 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     UnsupportedError,
 )
-from secure_bloom.index import Index, build, column_index, column_segments
+from secure_bloom.index import Index, build, column_segments, opened_indexes
 from secure_bloom.index.manifest import StoredManifest
 from secure_bloom.keys import NO_KEYS, InMemoryKms
 from secure_bloom.storage import cache
@@ -85,7 +85,7 @@ def test_a_chosen_column_without_an_index_is_a_mistake(table, operation):
 
 
 def test_indexes_that_were_used_recently_stay_open(tmp_path, monkeypatch):
-    monkeypatch.setattr(column_index, "_opened", Cache(2))
+    monkeypatch.setattr(opened_indexes, "_opened", Cache(2))
     opened = {}
     for name in ("first", "second", "third"):
         write(tmp_path / name / "a.parquet", 0)
@@ -147,16 +147,16 @@ def test_a_type_that_cannot_have_a_filter_leaves_the_file_uncovered(tmp_path):
 def test_open_indexes_are_closed_when_they_were_not_used_for_long(table, monkeypatch):
     index, now = Index.open(table, KMS), [1000.0]
     monkeypatch.setattr(cache.time, "monotonic", lambda: now[0])
-    column_index._opened.clear()
+    opened_indexes._opened.clear()
     known = {column: index.column(column) for column in ("ssn", "phone")}
-    now[0] += column_index.LIFETIME - 1
+    now[0] += opened_indexes.LIFETIME - 1
     assert index.column("ssn") is known["ssn"]
     now[0] += 2
     assert index.column("ssn") is known["ssn"]
-    assert [opened.column_index.column for opened, *_ in column_index._opened._values.values()] \
+    assert [opened.column_index.column for opened, *_ in opened_indexes._opened._values.values()] \
         == ["ssn"]
     assert index.column("phone") is not known["phone"]
-    now[0] += column_index.LIFETIME + 1
+    now[0] += opened_indexes.LIFETIME + 1
     assert index.column("ssn") is not known["ssn"]
 
 

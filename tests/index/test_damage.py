@@ -22,7 +22,15 @@ from secure_bloom.errors import (
     SecureBloomError,
     UnsupportedError,
 )
-from secure_bloom.index import Index, build, column_index, folder, identity, segment, segment_writer
+from secure_bloom.index import (
+    Index,
+    build,
+    folder,
+    identity,
+    opened_indexes,
+    segment,
+    segment_writer,
+)
 from secure_bloom.index.folder import folder_name
 from secure_bloom.index.lookup import look_up
 from secure_bloom.index.manifest import Body
@@ -66,14 +74,14 @@ def make(folder, encryption="column", values=VALUES):
 
 
 def lookup(table, keys=KMS):
-    column_index._opened.clear()
+    opened_indexes._opened.clear()
     return Index.open(table, keys).lookup("ssn", PROBES)
 
 
 def quick_lookup(table, listing):
     """Look up without listing the table."""
-    column_index._opened.clear()
-    index = column_index.open_column(LOCAL, str(table), "ssn", CachedKms(KMS))
+    opened_indexes._opened.clear()
+    index = opened_indexes.open_column(folder.IndexFolder(LOCAL, str(table), "ssn"), CachedKms(KMS))
     return look_up(index, index.coverage(listing), PROBES)
 
 
@@ -475,7 +483,7 @@ def test_an_index_without_encryption_is_not_used_for_files_that_encrypt_the_colu
         return [*entries, *(entries[0]._replace(path=f"{number}.parquet") for number in range(20))]
 
     plant(table, "ssn", KMS, change=with_others)
-    column_index._opened.clear()
+    opened_indexes._opened.clear()
     with pytest.warns(IndexWarning, match="none of the files can be opened") as caught:
         found = Index.open(table, NO_KEYS).lookup("ssn", ["v1"])
     assert found.uncovered and caught[0].filename == __file__  # not a line of the package
@@ -484,7 +492,7 @@ def test_an_index_without_encryption_is_not_used_for_files_that_encrypt_the_colu
     with pytest.warns(IndexWarning, match="not used"):
         found = secure_bloom.read_table(table, KMS, filters=[("ssn", "==", "v1")])
     assert found.num_rows == 1
-    column_index._opened.clear()
+    opened_indexes._opened.clear()
     for path in table.glob("*.parquet"):
         path.unlink()
     assert Index.open(table, KMS).lookup("ssn", ["v1"]).num_files == 0

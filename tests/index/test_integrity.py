@@ -10,7 +10,7 @@ import pytest
 
 import secure_bloom
 from secure_bloom.errors import KeyNotFoundError, KmsUnavailableError
-from secure_bloom.index import Index, build, column_index, column_segments, integrity
+from secure_bloom.index import Index, build, column_segments, integrity, opened_indexes
 from secure_bloom.index.publishing import publish
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.cache import CachedKms
@@ -146,7 +146,7 @@ def test_wrong_pages_are_found(table, monkeypatch, fault, message):
 def without_tags(monkeypatch):
     """As on a filesystem whose listings show size and time only."""
     monkeypatch.setattr(local_listing, "_tag", lambda found: "")
-    column_index._opened.clear()
+    opened_indexes._opened.clear()
 
 
 def test_files_that_were_added_removed_and_replaced(table):

@@ -16,7 +16,7 @@ from secure_bloom.errors import (
     IndexWarning,
     SecureBloomError,
 )
-from secure_bloom.index import Index, build, column_index, geometry, segment_writer
+from secure_bloom.index import Index, build, geometry, opened_indexes, segment_writer
 from secure_bloom.index.compaction import compact
 from secure_bloom.index.geometry import Geometry
 from secure_bloom.index.segment_info import SegmentInfo
@@ -151,7 +151,7 @@ def test_a_damaged_part_is_an_error_and_readers_search_the_files(table, fault):
     else:
         parts[1].write_bytes(older[1].ljust(parts[1].stat().st_size, b"\0"))
     values = [*values_of(0), *values_of(1), *values_of(2)]
-    column_index._opened.clear()
+    opened_indexes._opened.clear()
     errors = 0
     for value in sorted({*values})[::3]:
         try:
@@ -174,7 +174,7 @@ def check_rows(table, values, warns):
         found = secure_bloom.read_table(table, KMS, filters=wanted, index=index)
         return sorted(found["ssn"].to_pylist())
 
-    column_index._opened.clear()
+    opened_indexes._opened.clear()
     expected = rows("off")
     if warns:
         with pytest.warns(IndexWarning, match="is not used"):
@@ -187,7 +187,7 @@ def check_rows(table, values, warns):
 
 def test_an_update_repairs_a_lost_part(table):
     merged(table)[2].unlink()
-    column_index._opened.clear()
+    opened_indexes._opened.clear()
     assert Index.open(table, KMS).update().indexed == FILES
     assert [*(table / "_index" / "ssn").glob("*.part")] != []
     check_answers(table)

@@ -9,7 +9,7 @@ import pytest
 
 import secure_bloom
 from secure_bloom.errors import ChangedMeanwhileError
-from secure_bloom.index import Index, build, column_index, column_update
+from secure_bloom.index import Index, build, column_index, column_update, opened_indexes
 from secure_bloom.index.table import Table
 from tests.index.helpers import ENCRYPTION, KMS, LOCAL, write
 from tests.storage.objects import Objects, new_objects
@@ -92,7 +92,7 @@ def test_reads_of_one_lookup(tmp_path, monkeypatch):
     for number in range(20):
         write(tmp_path / f"{number}.parquet", [f"v{number}-{place}" for place in range(500)])
     build(tmp_path, "ssn", KMS)
-    column_index._opened.clear()
+    opened_indexes._opened.clear()
     sizes = []
     original = column_index.IndexFolder.open_segment
 

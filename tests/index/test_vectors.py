@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from secure_bloom.errors import SecureBloomError
-from secure_bloom.index import column_index
+from secure_bloom.index import opened_indexes
 from secure_bloom.index.column_index import ColumnIndex
-from secure_bloom.index.folder import folder_name
+from secure_bloom.index.folder import IndexFolder, folder_name
 from secure_bloom.index.lookup import look_up
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys import InMemoryKms
@@ -77,12 +77,12 @@ def test_our_reader(name, tmp_path):
     column = case["input"]["column"]
     folder = tmp_path / "_index" / folder_name(column)
     shutil.copytree(indexes.FOLDER / name, folder)
-    column_index._opened.clear()
+    opened_indexes._opened.clear()
     keys = keys_of(case)
 
     def opened() -> ColumnIndex:
-        return column_index.open_column(LOCAL, str(tmp_path), column,
-                                        CachedKms(InMemoryKms(keys)) if keys else None)
+        return opened_indexes.open_column(IndexFolder(LOCAL, str(tmp_path), column),
+                                          CachedKms(InMemoryKms(keys)) if keys else None)
 
     def answers(values):
         index = opened()

@@ -12,7 +12,7 @@ import pyarrow.fs as pa_fs
 
 import secure_bloom
 from secure_bloom.errors import SecureBloomError
-from secure_bloom.index import Index, column_index
+from secure_bloom.index import Index, opened_indexes
 from secure_bloom.storage.visibility import visible_files
 from tests.soak.checks.adversary.readers import (
     MODES,
@@ -113,7 +113,7 @@ class Judge:
     def judge(self, question: Question) -> None:
         """Ask all readers; raise Wrong if an answer is."""
         if not question.is_warm:
-            column_index._opened.clear()
+            opened_indexes._opened.clear()
         outcomes = self._outcomes(question.requirement)
         if not isinstance(outcomes, Exception):
             for path, outcome in outcomes.items():
