@@ -36,7 +36,7 @@ class SortedPairs(NamedTuple):
         """Sort pairs; those that differ in their ranges alone become one.
 
         ``parts`` has the pairs in arrays in any order. It is empty afterwards, and the arrays may
-        have been changed: fresh memory would take longer than sorting.
+        have been changed.
         """
         total = sum(part.size for part in parts)
         if total <= 2 * _SLICE:
@@ -44,31 +44,8 @@ class SortedPairs(NamedTuple):
             parts.clear()
             return cls([found], 0)
         bits = min(_DIVIDED_BITS, ((total - 1) // _SLICE).bit_length())
-        joined = list(_joined(parts))
-        own, step = local(), 1 << _DIVIDED_BITS - bits
-
-        def spare(size: int) -> np.ndarray:
-            """Return memory of this thread."""
-            if getattr(own, "spare", _NONE).size < size:
-                own.spare = np.empty(size + size // 8, np.uint64)
-            found: np.ndarray = own.spare
-            return found[:size]
-
-        def divide(part: np.ndarray) -> list[int]:
-            copied = spare(part.size)
-            copied[:] = part
-            bounds: list[int] = kernels_for(part.size).distribute(copied, part)[::step].tolist()
-            return bounds
-
-        def sort(number: int) -> np.ndarray:
-            some = [part[bounds[number]:bounds[number + 1]] for part, bounds in divided]
-            return sorted_pairs(some, bits, are_sorted=False, range_bits=range_bits,
-                                spare=spare(sum(one.size for one in some)))
-
-        # Threads are not kept: a fork would not have them.
-        with ThreadPoolExecutor(min(pa.cpu_count(), total // _OF_A_THREAD)) as pool:
-            divided = list(zip(joined, pool.map(divide, joined), strict=True))
-            return cls(list(pool.map(sort, range(1 << bits))), bits)
+        threads = min(pa.cpu_count(), total // _OF_A_THREAD)
+        return cls(_Sorting(list(_joined(parts)), bits, range_bits).run(threads), bits)
 
     @property
     def size(self) -> int:
@@ -88,6 +65,43 @@ class SortedPairs(NamedTuple):
             firsts = np.arange((number << more) + 1, number + 1 << more, dtype=np.uint64)
             starts = np.searchsorted(one, firsts << np.uint64(64 - slice_bits))
             yield from (one[start:end] for start, end in pairwise([0, *starts.tolist(), one.size]))
+
+
+class _Sorting:
+    """Pairs in several arrays, which are sorted by threads into ``2**bits`` slices."""
+
+    def __init__(self, arrays: list[np.ndarray], bits: int, range_bits: int):
+        self._arrays, self._bits, self._range_bits = arrays, bits, range_bits
+        self._bounds: list[list[int]] = []  # of the slices in each array
+        self._of_thread = local()
+
+    def run(self, threads: int) -> list[np.ndarray]:
+        # Threads are not kept: a fork would not have them.
+        with ThreadPoolExecutor(threads) as pool:
+            self._bounds = list(pool.map(self._divide, self._arrays))
+            return list(pool.map(self._sort, range(1 << self._bits)))
+
+    def _divide(self, array: np.ndarray) -> list[int]:
+        """Put the pairs of an array in the order of their slices; return the bounds of these."""
+        copied = self._spare(array.size)
+        copied[:] = array
+        bounds = kernels_for(array.size).distribute(copied, array)
+        found: list[int] = bounds[::1 << _DIVIDED_BITS - self._bits].tolist()
+        return found
+
+    def _sort(self, number: int) -> np.ndarray:
+        """Return a slice of all arrays, sorted."""
+        some = [array[bounds[number]:bounds[number + 1]]
+                for array, bounds in zip(self._arrays, self._bounds, strict=True)]
+        return sorted_pairs(some, self._bits, are_sorted=False, range_bits=self._range_bits,
+                            spare=self._spare(sum(one.size for one in some)))
+
+    def _spare(self, size: int) -> np.ndarray:
+        """Return memory of this thread: fresh memory would take longer than sorting."""
+        if getattr(self._of_thread, "spare", _NONE).size < size:
+            self._of_thread.spare = np.empty(size + size // 8, np.uint64)
+        found: np.ndarray = self._of_thread.spare
+        return found[:size]
 
 
 def _joined(parts: list[np.ndarray]) -> Iterator[np.ndarray]:

@@ -161,7 +161,7 @@ def test_threads_go_one_after_the_other_and_none_waits_long(monkeypatch):
         list(pool.map(work, [0.0001] * 10))
         assert max(most) == 1
         monkeypatch.setattr(threads, "_MAX_WAIT", 0.01)
-        with turns.taken():  # as by a thread that a fork has left behind
+        with turns.taken():  # as by a thread that waits for a disk
             list(pool.map(work, [0]))
     assert len(most) == 11
 
