@@ -102,7 +102,7 @@ class ParquetWriter(Summarized):
         The filters that :meth:`close` has written.
     summary : WriteSummary or None
         What was written, once the writer is closed.
-    stored_footer : tuple of bytes
+    stored_footer, magic : bytes
         The footer as it is stored, and the last 4 bytes of the file, once the writer is closed.
 
     Raises
@@ -115,7 +115,7 @@ class ParquetWriter(Summarized):
     _output: Output | None = None
     _name = ""
     summary: WriteSummary | None = None
-    stored_footer: tuple[bytes, bytes] = b"", b""
+    stored_footer = magic = b""
 
     def __init__(self, path: FileTarget, schema: pa.Schema, *, sensitive: Sensitive = None,
                  bloom_filters: BloomFilters = None,
@@ -329,7 +329,7 @@ class ParquetWriter(Summarized):
         self._encryption.write_key_metadata(footer)
         end = footer.to_bytes()
         output.write(waiting + end)
-        self.stored_footer = split_tail(end)[1:]
+        _, self.stored_footer, self.magic = split_tail(end)
         totals = self.filter_totals = self._filters.totals
         return WriteSummary(self._name, footer.num_rows, len(footer.row_groups), size + len(end),
                             encrypted, others, totals.encrypted, totals.plain, totals.bytes)

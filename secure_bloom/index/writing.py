@@ -167,7 +167,8 @@ class TaskIndexes:
             filesystem = self._job.filesystem
             seen = stamp(filesystem, filesystem.get_file_info(path))
             with closing(self._written.pop(path)) as written:
-                file = WrittenFile(path, filesystem, *self._writers.pop(path).stored_footer,
+                writer = self._writers.pop(path)
+                file = WrittenFile(path, filesystem, writer.stored_footer, writer.magic,
                                    self._reading_keys)
                 self._result.stamps[staged.path] = Restamp(*seen, content_id(file, seen),
                                                            footer_digest(file))
