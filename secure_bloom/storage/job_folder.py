@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import posixpath
 import uuid
 from collections.abc import Iterable
@@ -128,8 +129,11 @@ class JobFolder:
         make_folder(self.filesystem, path, durable=durable)
 
     def write_file(self, path: str, content: bytes = b"") -> None:
-        """Write a file of the table that is not a data file."""
+        """Write a file of the table that is not a data file; a link in its place is replaced."""
         self.check_inside(path)
+        local = local_path(self.filesystem, path)
+        if local is not None and os.path.islink(local):  # it may lead to a data file
+            self.delete_file(path)
         write_file(self.filesystem, path, content, to_pipes=False)
 
     def own_files(self) -> list[str]:

@@ -125,6 +125,18 @@ def test_links_inside_of_a_table_and_to_it_are_followed(local, tmp_path_factory)
     assert local.all_values() == [3, 3]
 
 
+def test_a_marker_is_not_written_to_the_data_file_that_a_link_leads_to(local):
+    local.write(1)
+    [data] = [one for one in os.listdir(local.folder) if one.endswith(".parquet")]
+    job = Job(local.filesystem, local.folder, False)
+    job.start()
+    os.remove(path := f"{local.folder}/_staging/generation")
+    os.symlink(f"{local.folder}/{data}", path)
+    job.commit([local.stage(job, 2)])
+    assert local.values() == [1, 2]
+    assert os.path.isfile(path) and not os.path.islink(path)
+
+
 def test_a_link_to_a_partition_is_not_a_table_of_its_own(local, tmp_path):
     """Readers of the table would see the files of its jobs before they commit."""
     local.write(1, directory="day=1")
