@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import os
-import posixpath
 import random
 import secrets
 import time
@@ -30,6 +28,7 @@ from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.tables import table_of_files
 from secure_bloom.policy.requirement import Requirement
 from secure_bloom.storage.commit import Job
+from secure_bloom.storage.inside import table_above
 from secure_bloom.storage.leftovers import remove_leftovers_of
 from secure_bloom.storage.local_files import remove_checksum
 from secure_bloom.storage.table_names import STAGING, table_of
@@ -83,9 +82,8 @@ class Erasure:
         _check_no_table(filesystem, path, erased.column)
         self.hash_key: bytes | None = None
         self.is_folder = filesystem.get_file_info(path).type == pa_fs.FileType.Directory
-        # What a link leads to is rewritten.
-        folder = path if self.is_folder else posixpath.dirname(_real_path(filesystem, path))
-        self._indexes = TableIndexes(filesystem, table_of(folder), self.keys)
+        table = table_of(path) if self.is_folder else table_above(filesystem, path)
+        self._indexes = TableIndexes(filesystem, table, self.keys)
 
     def run(self, *, dry_run: bool, max_share: float, hash_key: bytes | None,
             advance: Callable[[float], None]) -> EraseResult:
@@ -237,10 +235,6 @@ class Erasure:
             [ErasedValue(_hash(key, value), found.counts[value])
              for value in self.erased.values],
             out_of_reach=[_OUT_OF_REACH])
-
-
-def _real_path(filesystem: pa_fs.FileSystem, path: str) -> str:
-    return os.path.realpath(path) if filesystem.type_name == "local" else path
 
 
 def _unless_changed(step: Callable[[], Result]) -> Result:

@@ -5,7 +5,6 @@ Both show values of the files.
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ from secure_bloom.index.replacing import replace_index
 from secure_bloom.index.rotation import update_rotated
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.reencryption.result import ReencryptResult
+from secure_bloom.storage.inside import table_above
 from secure_bloom.storage.table_names import table_of
 from secure_bloom.storage.visibility import files_below
 
@@ -32,7 +32,7 @@ def update_derived(filesystem: pa_fs.FileSystem, path: str, done: ReencryptResul
     done.summaries = found.paths
     done.out_of_reach += found.left
     is_folder = filesystem.get_file_info(path).type == pa_fs.FileType.Directory
-    table = table_of(path if is_folder else posixpath.dirname(path))
+    table = table_of(path) if is_folder else table_above(filesystem, path)
     failed = {}
     for folder in index_folders(filesystem, table, files_below(filesystem, table)):
         try:

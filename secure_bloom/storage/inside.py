@@ -50,6 +50,12 @@ def check_below(filesystem: pa_fs.FileSystem, where: str, path: str) -> None:
         check_inside(filesystem, table_of(where), path)
 
 
+def table_above(filesystem: pa_fs.FileSystem, file: str) -> str:
+    """Return the table of a file; of a link that somebody has named, that of its target."""
+    where = os.path.realpath(file) if filesystem.type_name == "local" else file
+    return table_of(posixpath.dirname(where))
+
+
 def delete_file(filesystem: pa_fs.FileSystem, table: str, path: str) -> None:
     """Delete a file of a table; of a link, the link.
 

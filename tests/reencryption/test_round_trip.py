@@ -157,6 +157,18 @@ def test_indexes_and_summaries_follow(tmp_path):
     assert secure_bloom.find(lake, "ssn", "078-05-0007").num_rows == 1
 
 
+def test_the_index_of_the_table_that_a_named_link_leads_into_is_replaced(tmp_path):
+    """Else an index without encryption of a column with encryption would stay."""
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    pq.write_table(TABLE, lake / "a.parquet")
+    os.utime(lake / "a.parquet", (1, 1))
+    build(lake, "ssn", encryption=None)
+    (link := tmp_path / "link.parquet").symlink_to(lake / "a.parquet")
+    assert secure_bloom.encrypt(link, KMS, encryption=CONFIG).indexes == ["ssn"]
+    assert [info.master_key for info in Index.open(lake, KMS).inspect()] == ["kc1"]
+
+
 def test_a_run_that_died_before_the_index_leaves_it_to_the_next(tmp_path, monkeypatch):
     lake = tmp_path / "lake"
     secure_bloom.write_dataset(TABLE, lake, encryption=CONFIG, keys=KMS, index_columns=["ssn"])
