@@ -35,8 +35,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from itertools import repeat
-from operator import attrgetter, itemgetter
 from typing import Any
 
 from secure_bloom.errors import (
@@ -108,8 +106,8 @@ class Listed:
         Their folders are all known, and without the prefix.
         """
         start = len(prefix)
-        folders = set(map(itemgetter(0), map(str.rpartition, listing, repeat("/"))))
-        return cls(len(listing), row_groups, sum(map(attrgetter("size"), listing.values())),
+        folders = {path.rpartition("/")[0] for path in listing}
+        return cls(len(listing), row_groups, sum(stamp.size for stamp in listing.values()),
                    tuple(sorted(folder[start:] for folder in folders)))
 
     def to_be_stored(self) -> Listed:

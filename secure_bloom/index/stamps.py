@@ -66,8 +66,7 @@ class Stamp(NamedTuple):
 def stamps(filesystem: pa_fs.FileSystem, infos: Iterable[pa_fs.FileInfo]) -> list[Stamp]:
     """Return the stamps of listed files."""
     if without_subtree(filesystem, "")[0].type_name != "local":
-        return [Stamp(info.size, -1 if (time := info.mtime_ns) is None else time)
-                for info in infos]  # no tags
+        return list(map(Stamp.of, infos))
     return [Stamp(info.size, info.mtime_ns, info.tag) if type(info) is LocalFile
             else _looked_up(filesystem, info) for info in infos]
 
