@@ -164,7 +164,8 @@ def test_the_index_of_the_table_that_a_named_link_leads_into_is_replaced(tmp_pat
     pq.write_table(TABLE, lake / "a.parquet")
     os.utime(lake / "a.parquet", (1, 1))
     build(lake, "ssn", encryption=None)
-    (link := tmp_path / "link.parquet").symlink_to(lake / "a.parquet")
+    (tmp_path / "other").mkdir()
+    (link := tmp_path / "other" / "link.parquet").symlink_to(lake / "a.parquet")
     assert secure_bloom.encrypt(link, KMS, encryption=CONFIG).indexes == ["ssn"]
     assert [info.master_key for info in Index.open(lake, KMS).inspect()] == ["kc1"]
 
