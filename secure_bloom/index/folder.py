@@ -37,7 +37,7 @@ from secure_bloom.storage.local_listing import (
     list_folder,
     with_valid_names,
 )
-from secure_bloom.storage.small_files import open_small, read_again
+from secure_bloom.storage.small_files import open_small, read_cached
 from secure_bloom.storage.store_listing import recursively
 from secure_bloom.storage.table_names import INDEX, relative_path
 from secure_bloom.storage.versions import without_subtree
@@ -157,7 +157,7 @@ class IndexFolder:
         return False
 
     def _read_manifest(self, path: str) -> bytes:
-        return read_again(self.filesystem, path, MAX_MANIFEST)
+        return read_cached(self.filesystem, path, MAX_MANIFEST)
 
     def opened(self, stored: StoredManifest, kms: CachedKms | None) -> Manifest:
         """Open a manifest of this folder with the key."""

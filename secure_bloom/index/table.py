@@ -18,7 +18,7 @@ from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.opened_indexes import opened_before
 from secure_bloom.index.stamps import Stamp, stamps
 from secure_bloom.storage.files import FilePath, resolve
-from secure_bloom.storage.small_files import MAX_MARKER, read_again
+from secure_bloom.storage.small_files import MAX_MARKER, read_cached
 from secure_bloom.storage.table_names import GENERATION, STAGING, relative_path, table_of
 from secure_bloom.storage.visibility import Check, files_below, visible_files
 
@@ -79,7 +79,7 @@ class Table(NamedTuple):
                     != {GENERATION}:
                 return None
             # If it is replaced meanwhile, its hash is none that was recorded.
-            content = read_again(self.filesystem, f"{staging}/{GENERATION}", MAX_MARKER)
+            content = read_cached(self.filesystem, f"{staging}/{GENERATION}", MAX_MARKER)
         except (OSError, FormatError):
             return None  # so the files must be listed, which fails if this was not the cause
         return hashlib.sha256(content).hexdigest()

@@ -27,9 +27,9 @@ MAX_MARKER = 64 * 1024  #: bytes of a marker
 MAX_RECORD = 128 * 1024 * 1024  #: bytes of a file that lists others
 MAX_CONTAINERS, MAX_ITEMS = 2_000_000, 8_000_000  #: of JSON, in one file
 
-_READ_BEFORE = 16 * 1024 * 1024  # bytes
+_MAX_CACHED = 16 * 1024 * 1024  # bytes
 _OLD_NS = 3 * 10**9  # the clocks of some filesystems advance in steps of two seconds
-_read_before: Cache[tuple[tuple[int, ...], bytes]] = Cache(_READ_BEFORE)
+_cached: Cache[tuple[tuple[int, ...], bytes]] = Cache(_MAX_CACHED)
 
 _NO_FILE = "it is not a regular file, so it is not what its name says: remove it"
 
@@ -73,21 +73,21 @@ def read_constant(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes:
         return file.read(size)
 
 
-def read_again(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes:
-    """Read as :func:`read_constant` a file that is often asked for.
+def read_cached(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes:
+    """Read a file that is often asked for, as :func:`read_constant` does.
 
-    What this process has read of a local file is returned while the file is the same: inode, size,
-    and times, of which no program can set the last one (ctime). A young file is always read.
+    The content of a local file is kept, and returned as long as inode, size and times are the same;
+    no program can set the last of these times (ctime). A young file is always read.
     """
     local = local_path(filesystem, path)
     if local is None:
         return read_constant(filesystem, path, limit)
-    found, known = _identity(local), _read_before.get(local)
+    found, known = _identity(local), _cached.get(local)
     if known is not None and known[0] == found:
         return known[1]
     data = read_constant(filesystem, path, limit)
     if found is not None and time.time_ns() - found[-1] >= _OLD_NS and _identity(local) == found:
-        _read_before.put(local, (found, data), len(data) + 1)
+        _cached.put(local, (found, data), len(data) + 1)
     return data
 
 

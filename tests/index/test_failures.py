@@ -203,7 +203,7 @@ def test_a_generation_that_disappears_while_it_is_read_is_unknown(tmp_path, monk
     def gone(filesystem, path, limit):
         raise FileNotFoundError(path)
 
-    monkeypatch.setattr("secure_bloom.index.table.read_again", gone)
+    monkeypatch.setattr("secure_bloom.index.table.read_cached", gone)
     assert table.generation() is None
 
 

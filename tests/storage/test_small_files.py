@@ -13,7 +13,7 @@ from secure_bloom.storage.job_folder import JobFolder
 from secure_bloom.storage.small_files import (
     MAX_MARKER,
     parse_json,
-    read_again,
+    read_cached,
     read_constant,
     read_small,
 )
@@ -97,7 +97,7 @@ def test_a_file_is_read_again_unless_it_is_certain_to_be_the_same(tmp_path, monk
 
     def again() -> tuple[bytes, int]:
         read.clear()
-        return read_again(LOCAL, str(path), MAX_MARKER), len(read)
+        return read_cached(LOCAL, str(path), MAX_MARKER), len(read)
 
     path.write_bytes(b"1")
     monkeypatch.setattr(small_files, "_OLD_NS", 10**18)  # a young file, on however slow a machine
