@@ -180,6 +180,8 @@ class Erasure:
                                 parquet_files(self.filesystem, self.path))
         if not self.is_folder:
             remove()
+            if not found.files:
+                return []
             self._indexes.distrust()  # in case this process is killed while it changes files
             files = [rewrite_in_place(self.filesystem, path, self.erased, set(groups), self.keys,
                                       advance, self.hash_key, self._requirement)
