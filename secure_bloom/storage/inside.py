@@ -50,6 +50,20 @@ def check_below(filesystem: pa_fs.FileSystem, where: str, path: str) -> None:
         check_inside(filesystem, table_of(where), path)
 
 
+def table_and_name(filesystem: pa_fs.FileSystem, folder: str) -> tuple[str, str]:
+    """Return the table of a folder, and the path of the folder relative to it.
+
+    If the folder, or one above it, is a link to a partition, they are those of the partition.
+    """
+    table = table_of(folder)
+    name = relative_path(folder, table)
+    real = os.path.realpath(table) if filesystem.type_name == "local" else table
+    if _is_whole(real):
+        return table, name
+    above = table_of(real)
+    return above, posixpath.join(relative_path(real, above), name)
+
+
 def table_above(filesystem: pa_fs.FileSystem, file: str) -> str:
     """Return the table of a file; of a link that somebody has named, that of its target."""
     where = os.path.realpath(file) if filesystem.type_name == "local" else file

@@ -33,6 +33,7 @@ from typing import Any
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import FormatError, SecureBloomError, error_location
+from secure_bloom.storage.inside import table_and_name
 from secure_bloom.storage.local_listing import walk
 from secure_bloom.storage.small_files import (
     MAX_MARKER,
@@ -201,7 +202,7 @@ def visible_files(filesystem: pa_fs.FileSystem, folder: str, check: Check | None
     table that is only a part of this folder.
     """
     folder = folder.rstrip("/") or "/"
-    table = table_of(folder)
+    table, name = table_and_name(filesystem, folder)
     for _ in range(_TRIES):
         # In this order: what a job does before the first step is seen in the listing, what it does
         # after the last step is not, and what it does in between changes one of the other results.
@@ -216,7 +217,7 @@ def visible_files(filesystem: pa_fs.FileSystem, folder: str, check: Check | None
             with contextlib.suppress(FileNotFoundError):  # a record has just been removed
                 # Pending files of both: a listed file may since be gone, with its marker.
                 jobs = _jobs(filesystem, before | after, table)
-                return _visible(found, jobs, relative_path(folder, table))
+                return _visible(found, jobs, name)
         time.sleep(0.01)
     raise _busy(folder)
 

@@ -20,7 +20,7 @@ from secure_bloom.storage import inside
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import write_file
 from secure_bloom.storage.table_names import new_name
-from secure_bloom.storage.visibility import CommitRecord, signature
+from secure_bloom.storage.visibility import CommitRecord, data_files, signature
 from tests.storage.stores import everything_is_stale
 
 ID = "ab" * 16
@@ -145,6 +145,20 @@ def test_a_link_to_a_partition_is_not_a_table_of_its_own(local, tmp_path):
     with pytest.raises(UnsupportedError, match=f"use the path {local.folder}/day=1"):
         write_dataset(pa.table({"n": [2]}), link, mode="append")
     assert sorted(os.walk(local.folder)) == before
+
+
+@pytest.mark.parametrize("name", ["latest", "year/day=1"])
+def test_readers_of_a_link_to_a_partition_see_no_file_before_its_job_commits(local, tmp_path, name):
+    local.write(1, directory="year=1/day=1")
+    folder = f"{local.folder}/year=1/day=1"
+    link = tmp_path / name.partition("/")[0]
+    link.symlink_to(folder if name == "latest" else f"{local.folder}/year=1")
+    write_table(pa.table({"n": [2]}), f"{folder}/{new_name(0, ID)}")
+    assert len(data_files(local.filesystem, str(tmp_path / name))) == 2
+    job = Job(local.filesystem, local.folder, False, id=ID)
+    job.start()
+    [visible] = data_files(local.filesystem, str(tmp_path / name))
+    assert ID not in visible and visible.startswith(str(tmp_path / name))
 
 
 def test_a_link_to_another_partition_is_not_followed_when_partitions_are_overwritten(tmp_path):
