@@ -1,33 +1,22 @@
 """Files whose keys a reader has only in part."""
 
+import functools
+
 import pyarrow as pa
 
 import secure_bloom
 from secure_bloom import EncryptionConfiguration
 from secure_bloom.arrow import masking
-from secure_bloom.errors import KeyAccessError
 from secure_bloom.keys import InMemoryKms
+from tests.support import WatchedKms
 
 KEYS = {"footer": b"0123456789012345", "pii": b"1234567890123450", "money": b"2345678901234501"}
+Kms = functools.partial(WatchedKms, KEYS)
 ALL = InMemoryKms(KEYS)
 TABLE = pa.table({"ssn": ["ssn-0", "ssn-1", "ssn-2"], "city": ["Rome", "Oslo", "Rome"],
                   "pay": [10, 20, 30],
                   "home": [{"street": "A", "zip": 1}, None, {"street": None, "zip": 2}]})
 MARK = {b"secure_bloom.masked": b"true"}
-
-
-class Kms(InMemoryKms):
-    """A KMS that answers with an error when some of its keys are asked for; counts the calls."""
-
-    def __init__(self, *denied, error=KeyAccessError):
-        super().__init__(KEYS)
-        self.denied, self.error, self.calls = denied, error, []
-
-    def unwrap_key(self, wrapped_key, master_key_identifier):
-        self.calls.append(master_key_identifier)
-        if master_key_identifier in self.denied:
-            raise self.error(f"master key {master_key_identifier}: the KMS says no")
-        return super().unwrap_key(wrapped_key, master_key_identifier)
 
 
 def put(where, columns, table=TABLE, *, plaintext_footer=False, **options):

@@ -24,6 +24,7 @@ from xxhash import xxh64_intdigest
 
 from secure_bloom import ExplicitKeys, UniformKey
 from secure_bloom.arrow.encryption import file_encryption
+from secure_bloom.errors import KeyAccessError
 from secure_bloom.kernels import native
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet import compiled_footers
@@ -235,6 +236,32 @@ def encryptions(column: str) -> dict:
 
 
 MODES = list(encryptions("a"))
+
+
+class WatchedKms(InMemoryKms):
+    """Notes its calls in their order, and unwraps nothing with the keys that are denied."""
+
+    def __init__(self, keys, *denied, error=KeyAccessError):
+        super().__init__(keys)
+        self.denied, self.error, self.calls = denied, error, []
+
+    @property
+    def wrapped(self) -> list[str]:
+        return [name for what, name in self.calls if what == "wrap"]
+
+    @property
+    def unwrapped(self) -> list[str]:
+        return [name for what, name in self.calls if what == "unwrap"]
+
+    def wrap_key(self, key_bytes, master_key_identifier):
+        self.calls.append(("wrap", master_key_identifier))
+        return super().wrap_key(key_bytes, master_key_identifier)
+
+    def unwrap_key(self, wrapped_key, master_key_identifier):
+        self.calls.append(("unwrap", master_key_identifier))
+        if master_key_identifier in self.denied:
+            raise self.error(f"master key {master_key_identifier}: the KMS says no")
+        return super().unwrap_key(wrapped_key, master_key_identifier)
 
 
 class ArrowKms(KmsClient):

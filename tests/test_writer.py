@@ -44,6 +44,7 @@ from tests.support import (
     FOOTER_KEY,
     MASTER_KEYS,
     MODES,
+    WatchedKms,
     encryptions,
     footer_parts,
     kms,
@@ -287,25 +288,11 @@ def test_every_file_has_its_own_keys_and_file_id():
     assert len(unique) == 2
 
 
-class CountingKms(InMemoryKms):
-    def __init__(self):
-        super().__init__(MASTER_KEYS)
-        self.calls = []
-
-    def wrap_key(self, key_bytes, master_key_identifier):
-        self.calls.append(("wrap", master_key_identifier))
-        return super().wrap_key(key_bytes, master_key_identifier)
-
-    def unwrap_key(self, wrapped_key, master_key_identifier):
-        self.calls.append(("unwrap", master_key_identifier))
-        return super().unwrap_key(wrapped_key, master_key_identifier)
-
-
 @pytest.mark.parametrize("double", [True, False])
 def test_the_kms_is_called_once_for_each_key(double):
     configuration = pe.EncryptionConfiguration(
         "mf", column_keys={"mc": ["a", "b"], "md": ["l.list.element"]}, double_wrapping=double)
-    writing, reading = CountingKms(), CountingKms()
+    writing, reading = WatchedKms(MASTER_KEYS), WatchedKms(MASTER_KEYS)
     data = written(row_group_size=10, encryption=configuration, keys=writing)
     keys = ["mf", "mc", "md"] if double else ["mf", "mc", "mc", "md"]
     assert sorted(writing.calls) == sorted(("wrap", key) for key in keys)

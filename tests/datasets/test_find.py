@@ -28,6 +28,7 @@ from secure_bloom.reading.row_groups import prune
 from secure_bloom.sbbf import probes
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from tests.missing_keys import forget_warnings
+from tests.support import WatchedKms
 
 CONFIG = EncryptionConfiguration("footer", {"pii": ["ssn"]})
 ROWS = 400  # per file, in 4 row groups
@@ -163,13 +164,10 @@ def test_if_no_file_can_be_opened_the_result_is_empty(people, keys):
 
 
 def test_a_kms_that_fails_ends_the_search(people):
-    class Failing(InMemoryKms):
-        def unwrap_key(self, wrapped_key, master_key_identifier):
-            raise KmsUnavailableError("it does not respond")
-
     failed = []
     with pytest.raises(KmsUnavailableError):
-        secure_bloom.find(people, "ssn", "a", Failing({}), on_error=failed.append)
+        secure_bloom.find(people, "ssn", "a", WatchedKms({}, "footer", error=KmsUnavailableError),
+                          on_error=failed.append)
     assert failed == []
 
 

@@ -17,6 +17,7 @@ from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.operations.rotation import rotate_master_keys
 from secure_bloom.storage import local_listing
 from tests.index.helpers import KEYS, KMS, age, folder_of, segments_of, write
+from tests.support import WatchedKms
 
 
 @pytest.fixture(params=["column", None])
@@ -294,16 +295,11 @@ def test_a_file_whose_column_has_another_type_now(tmp_path, without_tags):
 
 @pytest.mark.parametrize("options", [{}, {"sample": 0, "integrity": True}])
 def test_a_kms_that_fails_is_not_a_finding(tmp_path, options):
-    class Failing(InMemoryKms):
-        def unwrap_key(self, wrapped_key, master_key_identifier):
-            if master_key_identifier == "footer":
-                raise KmsUnavailableError("it does not respond")
-            return super().unwrap_key(wrapped_key, master_key_identifier)
-
     write(tmp_path / "0.parquet", ["v"])
     build(tmp_path, "ssn", KMS)
     with pytest.raises(KmsUnavailableError):
-        Index.open(tmp_path, Failing(KEYS)).verify(**options)
+        Index.open(tmp_path, WatchedKms(KEYS, "footer", error=KmsUnavailableError)) \
+            .verify(**options)
 
 
 def test_a_file_without_its_end_is_named(without_tags, table):

@@ -154,7 +154,7 @@ def test_conditions_of_several_columns_and_values(tmp_path, way):
                 encryption=secure_bloom.EncryptionConfiguration("footer", {"pii": columns}),
                 data_page_size=1000, write_batch_size=50)
         assert Index.open(tmp_path, KMS).verify(None).ok
-        for _ in range(25):
+        for _ in range(12):
             filters = [[_predicate(choose) for _ in range(choose.choice([1, 2]))]
                        for _ in range(choose.choice([1, 1, 2]))]
             with by_row_groups():

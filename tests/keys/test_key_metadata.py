@@ -157,10 +157,10 @@ WAYS = {
 @every_kind
 def test_every_way_in_gives_the_right_answer_or_an_error_with_its_place(tmp_path, internal, double,
                                                                        place):
-    answers = 0
-    for path, name in zip(changed_files(tmp_path / "a", internal, double, place), CHANGES,
-                          strict=True):
-        for way, ask in WAYS.items():
+    answers, ways = 0, list(WAYS.items())
+    for number, (path, name) in enumerate(zip(
+            changed_files(tmp_path / "a", internal, double, place), CHANGES, strict=True)):
+        for way, ask in ways[number % 2::2]:  # half of them in turns
             try:
                 assert ask(path), (name, way)
                 answers += 1

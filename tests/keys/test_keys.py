@@ -20,21 +20,11 @@ from secure_bloom.keys.kms import unwrap_locally, wrap_locally
 from secure_bloom.keys.material import KeyMaterial, key_reference, refer_to
 from secure_bloom.keys.retrieval import KmsKeys, key_retriever
 from tests.keys.checks import variables_of
-from tests.support import examples
+from tests.support import WatchedKms, examples
 
 MASTER, OTHER, DATA = b"master key 16byt", b"another key 16by", b"the data key 16b"
 SIZES = pytest.mark.parametrize("size", [16, 24, 32])
 WRONG_KEYS = pytest.mark.parametrize("key", [b"", bytes(15), bytes(33), "text of 16 chars", None])
-
-
-class CountingKms(InMemoryKms):
-    def __init__(self, keys):
-        super().__init__(keys)
-        self.unwrapped = []
-
-    def unwrap_key(self, wrapped_key, master_key_identifier):
-        self.unwrapped.append(wrapped_key)
-        return super().unwrap_key(wrapped_key, master_key_identifier)
 
 
 # --- the in-memory KMS ---------------------------------------------------------------------------
@@ -245,7 +235,7 @@ def double(kms, kek=b"k" * 16, key=DATA) -> bytes:
 
 
 def test_columns_under_one_kek_need_one_call():
-    kms = CountingKms({"m": MASTER})
+    kms = WatchedKms({"m": MASTER})
     wrapped_kek, keys = kms.wrap_key(b"k" * 16, "m"), KmsKeys(kms)
     for i in range(5):
         data_key = bytes([i]) * 16

@@ -36,27 +36,13 @@ from secure_bloom.storage.leftovers import remove_leftovers
 from secure_bloom.storage.rewrite import ChangedMeanwhileError, Rewrite
 from secure_bloom.storage.visibility import parquet_files
 from tests.peers.keys import KeyTools
-from tests.support import ArrowKms
+from tests.support import ArrowKms, WatchedKms
 
 KEYS = {"footer": b"f" * 16, "old": b"o" * 16, "new": b"n" * 32, "other": b"x" * 16}
 TABLE = pa.table({"ssn": [f"{i:09d}" for i in range(100)], "name": [f"n {i}" for i in range(100)],
                   "city": ["Rome", "Oslo"] * 50})
 FILTERS = dict.fromkeys(["ssn", "name", "city"], True)
 COLUMNS = {"old": ["ssn"], "other": ["name"]}
-
-
-class CountingKms(InMemoryKms):
-    def __init__(self, keys=KEYS):
-        super().__init__(keys)
-        self.calls = []
-
-    def wrap_key(self, key_bytes, master_key_identifier):
-        self.calls.append(("wrap", master_key_identifier))
-        return super().wrap_key(key_bytes, master_key_identifier)
-
-    def unwrap_key(self, wrapped_key, master_key_identifier):
-        self.calls.append(("unwrap", master_key_identifier))
-        return super().unwrap_key(wrapped_key, master_key_identifier)
 
 
 def without(*names) -> InMemoryKms:
@@ -112,12 +98,12 @@ def test_a_folder_needs_few_calls_and_can_be_rotated_again(tmp_path, internal):
     kms = InMemoryKms(KEYS)
     for number in range(20):
         written(tmp_path / f"{number}.parquet", kms, internal_key_material=internal)
-    kms, fractions = CountingKms(), []
+    kms, fractions = WatchedKms(KEYS), []
     result = rotate_master_keys(tmp_path, kms, old="old", new="new", advance=fractions.append)
     assert len(result.rotated) == 20 and fractions[-1] == 1 and len(fractions) == 20
     assert sorted(kms.calls) == [("unwrap", "footer"), ("unwrap", "new"), ("unwrap", "new"),
                                  ("unwrap", "old"), ("wrap", "new"), ("wrap", "new")]
-    again = rotate_master_keys(tmp_path, CountingKms(), old="old", new="new")
+    again = rotate_master_keys(tmp_path, WatchedKms(KEYS), old="old", new="new")
     assert (again.rotated, again.unchanged) == ([], 20)
     assert read_table(tmp_path, keys=without("old")).num_rows == 2000
 
@@ -135,7 +121,7 @@ def test_a_dry_run_changes_nothing_and_tries_both_master_keys_once(tmp_path):
     for number in range(3):
         written(tmp_path / f"c{number}.parquet", double_wrapping=False)
     before = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in tmp_path.iterdir()}
-    kms = CountingKms()
+    kms = WatchedKms(KEYS)
     result = rotate_master_keys(tmp_path, kms, old="old", new="new", dry_run=True)
     assert result.rotated == [str(path), *(str(tmp_path / f"c{n}.parquet") for n in range(3))]
     assert (result.unchanged, result.dry_run) == (1, True)

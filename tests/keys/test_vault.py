@@ -274,7 +274,7 @@ def certificate(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_tls(certificate, monkeypatch, tmp_path):
+def test_tls(certificate, monkeypatch, pauses, tmp_path):
     with Transit("footer", tls=certificate) as server:
         for call in (lambda: client(server).wrap_key(KEY, "footer"),
                      lambda: client(server, ca_file=tmp_path / "none").wrap_key(KEY, "footer")):

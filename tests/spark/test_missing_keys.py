@@ -17,6 +17,7 @@ from secure_bloom.spark.reading.folder import Folder
 from secure_bloom.spark.reading.reader import SecureParquetReader
 from secure_bloom.spark.source import SecureParquet
 from tests.spark.helpers import failure, read, uses_spark, write
+from tests.support import WatchedKms
 
 pytestmark = [*uses_spark, pytest.mark.filterwarnings(
     "ignore::secure_bloom.errors.MissingKeyWarning")]
@@ -96,26 +97,13 @@ def test_the_columns_of_conditions(files, few_keys):
     assert pickle.loads(pickle.dumps(reader))._compared == {"ssn", "id", "home"}
 
 
-class Denying(InMemoryKms):
-    """A KMS that answers with an error for one key."""
-
-    def __init__(self, keys, error):
-        super().__init__(keys)
-        self.error = error
-
-    def unwrap_key(self, wrapped_key, master_key_identifier):
-        if master_key_identifier == "money":
-            raise self.error("the KMS says no")
-        return super().unwrap_key(wrapped_key, master_key_identifier)
-
-
 @pytest.mark.parametrize("error", [KeyAccessError, KmsUnavailableError])
 def test_only_a_denied_key_masks(monkeypatch, tmp_path, error):
     keys = {name: name.encode().ljust(16) for name in ("footer", "money")}
     secure_bloom.write_table(
         pa.table({"ssn": ["a"], "id": [1]}), tmp_path / "1.parquet", keys=InMemoryKms(keys),
         encryption=EncryptionConfiguration("footer", {"money": ["ssn"]}))
-    kms = Denying(keys, error)
+    kms = WatchedKms(keys, "money", error=error)
     monkeypatch.setattr(Folder, "keys", lambda self: kms)
     folder = Folder(Options({"path": str(tmp_path), **NULL}))
     reader = SecureParquetReader(folder, folder.schema())

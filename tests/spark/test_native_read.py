@@ -23,8 +23,8 @@ from secure_bloom.keys import InMemoryKms
 from secure_bloom.spark import native
 from tests.peers.keys import KeyTools
 from tests.spark.helpers import people, settings, uses_spark, visible
-from tests.spark.test_native_write import BY_COLUMN, FILTERS, MASTER_KEYS, Counting, fails
-from tests.support import ArrowKms
+from tests.spark.test_native_write import BY_COLUMN, FILTERS, MASTER_KEYS, fails
+from tests.support import ArrowKms, WatchedKms
 from tests.tiers import sweep_where
 
 pytestmark = uses_spark
@@ -34,7 +34,7 @@ TABLE = pa.table({"id": range(100), "ssn": [f"ssn-{i * 7919 % 1000}" for i in ra
 
 @pytest.fixture
 def kms():
-    return Counting()
+    return WatchedKms(MASTER_KEYS)
 
 
 def read(native_spark, folder, kms, **more):
@@ -192,17 +192,6 @@ def test_tables_and_sql(native_spark, tmp_path, kms):
 
 # --- errors --------------------------------------------------------------------------------------
 
-class Failing(InMemoryKms):
-    def __init__(self, name, error):
-        super().__init__(MASTER_KEYS)
-        self.name, self.error = name, error
-
-    def unwrap_key(self, wrapped_key, master_key_identifier):
-        if master_key_identifier == self.name:
-            raise self.error("not today")
-        return super().unwrap_key(wrapped_key, master_key_identifier)
-
-
 @pytest.fixture
 def folder(tmp_path):
     folder = tmp_path / "people"
@@ -215,15 +204,15 @@ def folder(tmp_path):
     ("footer", KeyNotFoundError), ("footer", KeyAccessError), ("footer", KmsUnavailableError),
     ("pii", KmsUnavailableError), ("pii", KeyUnwrapError)])
 def test_no_key_for_a_footer_or_no_kms(native_spark, folder, name, error):
-    with pytest.raises(error, match="not today") as caught:
-        native.read_options(str(folder), keys=Failing(name, error))
+    with pytest.raises(error, match="the KMS says no") as caught:
+        native.read_options(str(folder), keys=WatchedKms(MASTER_KEYS, name, error=error))
     assert caught.value.file.endswith("a.parquet")
 
 
 @sweep_where(lambda error: error is KeyAccessError)
 @pytest.mark.parametrize("error", [KeyNotFoundError, KeyAccessError])
 def test_no_key_for_a_column(native_spark, folder, caplog, error):
-    frame = read(native_spark, folder, Failing("pii", error))
+    frame = read(native_spark, folder, WatchedKms(MASTER_KEYS, "pii", error=error))
     assert sorted(row.id for row in frame.select("id").collect()) == list(range(100))
     assert "'pii'" in caplog.text
     fails("ssn", lambda: frame.select("ssn").collect())

@@ -20,13 +20,13 @@ from secure_bloom.errors import (
     SecureBloomError,
     UnsupportedError,
 )
-from secure_bloom.keys import InMemoryKms, KeyEncryptionKeys
+from secure_bloom.keys import KeyEncryptionKeys
 from secure_bloom.spark import native
 from secure_bloom.spark.native import application
 from secure_bloom.storage.visibility import data_files
 from tests.spark import ways
 from tests.spark.helpers import people, settings, uses_spark, visible
-from tests.support import ArrowKms
+from tests.support import ArrowKms, WatchedKms
 from tests.tiers import sweep_where
 
 pytestmark = uses_spark
@@ -48,25 +48,9 @@ WAYS = {
 }
 
 
-class Counting(InMemoryKms):
-    """Counts its calls."""
-
-    def __init__(self, keys=MASTER_KEYS):
-        super().__init__(keys)
-        self.wrapped, self.unwrapped = [], []
-
-    def wrap_key(self, key_bytes, master_key_identifier):
-        self.wrapped.append(master_key_identifier)
-        return super().wrap_key(key_bytes, master_key_identifier)
-
-    def unwrap_key(self, wrapped_key, master_key_identifier):
-        self.unwrapped.append(master_key_identifier)
-        return super().unwrap_key(wrapped_key, master_key_identifier)
-
-
 @pytest.fixture
 def kms():
-    return Counting()
+    return WatchedKms(MASTER_KEYS)
 
 
 @pytest.fixture
@@ -326,7 +310,8 @@ def test_key_encryption_keys_made_elsewhere(frame, kms, tmp_path):
     assert verify(tmp_path / "people", keks).files == 2  # without calling unwrap_key
     assert kms.wrapped == ["footer", "pii"] and not kms.unwrapped
     with pytest.raises(KeyNotFoundError, match="read with the KMS"):
-        verify(tmp_path / "people", KeyEncryptionKeys.for_encryption(BY_COLUMN, Counting()))
+        verify(tmp_path / "people", KeyEncryptionKeys.for_encryption(
+            BY_COLUMN, WatchedKms(MASTER_KEYS)))
 
 
 # --- writes that have lost their encryption -------------------------------------------------------
