@@ -263,7 +263,7 @@ def _batches(segment: Segment) -> Iterator[tuple[int, int]]:
 
 
 def _places(index: ColumnIndex, wanted: dict[str, Stamp]) -> Iterator[tuple[str, Place]]:
-    """Yield where some covered files are, with their stamps."""
+    """Yield the paths of files with certain stamps, and where they are in the index."""
     for path, place in _all_places(index):
         if path in wanted and index.entry(place).stamp == wanted[path]:
             del wanted[path]  # two updates at once can both have added it

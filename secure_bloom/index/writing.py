@@ -140,8 +140,7 @@ class TaskIndexes:
         self._makers = {column: SegmentMaker(job.filesystem, job.table, column, key, {},
                                              _BUDGET // len(keys))
                         for column, key in keys.items()}
-        self._written: dict[str, WrittenHashes] = {}
-        self._writers: dict[str, ParquetWriter] = {}
+        self._observed: dict[str, tuple[WrittenHashes, ParquetWriter]] = {}  # by path
         self._result = TaskSegments()
         self._not_indexed: set[tuple[str, str]] = set()  # columns, and why files are missing
 
@@ -152,12 +151,12 @@ class TaskIndexes:
         def add(row_group: int, column: LeafColumn, hashes: np.ndarray | None,
                 range_: int) -> None:
             written.add(row_group, column, hashes, range_)
-            opened = self._written.values()
+            opened = [one for one, _ in self._observed.values()]
             if sum(one.num_in_memory for one in opened) > pairs_in_memory(_BUDGET):
                 max(opened, key=lambda one: one.num_in_memory).spill()
 
         writer.observe_hashes(self._keys, add)
-        self._written[path], self._writers[path] = written, writer
+        self._observed[path] = written, writer
         return writer
 
     def add(self, staged: StagedFile) -> None:
@@ -166,8 +165,8 @@ class TaskIndexes:
         try:
             filesystem = self._job.filesystem
             seen = stamp(filesystem, filesystem.get_file_info(path))
-            with closing(self._written.pop(path)) as written:
-                writer = self._writers.pop(path)
+            written, writer = self._observed.pop(path)
+            with closing(written):
                 file = WrittenFile(path, filesystem, writer.stored_footer, writer.magic,
                                    self._reading_keys)
                 self._result.stamps[staged.path] = Restamp(*seen, content_id(file, seen),
@@ -196,7 +195,7 @@ class TaskIndexes:
     def __exit__(self, *_: object) -> None:
         for maker in self._makers.values():
             maker.close()
-        for written in self._written.values():
+        for written, _writer in self._observed.values():
             written.close()
 
     def _add(self, column: str, file: WrittenFile, path: str, seen: Stamp,
