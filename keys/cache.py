@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from contextlib import suppress
-from threading import Lock
+from threading import Lock, local
 from typing import Any
 
 from secure_bloom.crypto.aes_gcm import KEY_SIZES
@@ -21,6 +21,8 @@ from secure_bloom.keys.material import DEFAULT_INSTANCE
 
 LIFETIME = 600.0  #: seconds that a key is cached, as in parquet-java and pyarrow
 _TIDY = 60.0  # seconds between removals of expired keys from memory, done by the next call
+_MAX_NESTED = 16  # keys that a client needs one for another
+_calls = local()  # ``depth``: how many values this thread is making, in all caches
 
 
 class CachedKms(KmsClient):
@@ -141,7 +143,9 @@ class _Cache:
             version: Hashable = None) -> Any:
         """Return the value of a key; create it if it is missing or has expired.
 
-        All values are dropped if the version differs from that of the previous call.
+        All values are dropped if the version differs from that of the previous call. A client that
+        needs another key to unwrap one is called again, but never waits: for itself, or in a circle
+        of threads.
         """
         if self._process != os.getpid():  # forked: another thread may have held the lock forever
             self._reset()
@@ -155,7 +159,7 @@ class _Cache:
                 if known is None or known.is_over(lifetime):
                     known = self._entries[key] = entry = _Entry(lifetime)
             if entry is not None:
-                entry.succeed(make())
+                entry.succeed(_called(make))
         except BaseException as error:
             if entry is not None:
                 with self._lock:
@@ -163,6 +167,8 @@ class _Cache:
                         del self._entries[key]  # the next call tries again
                 entry.fail(error)
             raise
+        if not known.is_made and getattr(_calls, "depth", 0):
+            return _called(make)
         return known.wait()
 
     def _tidy(self) -> None:
@@ -173,6 +179,18 @@ class _Cache:
             self._next_tidying = now + _TIDY
 
 
+def _called(make: Callable[[], object]) -> object:
+    depth = getattr(_calls, "depth", 0)
+    if depth > _MAX_NESTED:
+        raise KeyRetrievalError("to unwrap a key, the KMS client needs that key itself, by way of "
+                                "this library: call the KMS in its unwrap_key")
+    _calls.depth = depth + 1
+    try:
+        return make()
+    finally:
+        _calls.depth = depth
+
+
 class _Entry:
     """A value that exists or is being created."""
 
@@ -180,6 +198,11 @@ class _Entry:
         self._future: Future[Any] = Future()
         self._lifetime = lifetime
         self._made = math.inf
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the value exists, or could not be made."""
+        return self._future.done()
 
     def is_over(self, lifetime: float) -> bool:
         """Whether the value is older than its own lifetime or the caller's limit."""

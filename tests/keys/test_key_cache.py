@@ -243,6 +243,31 @@ def test_an_interrupt_does_not_block_the_next_call():
     assert client.unwrap_key(wrapped, "pii") == DATA
 
 
+def test_a_client_that_needs_keys_to_unwrap_one_waits_for_no_thread():
+    """Two threads begin with different keys, each of which takes the other one, in a circle."""
+    begun, errors = threading.Barrier(2, timeout=60), []
+
+    class Circular(InMemoryKms):
+        def unwrap_key(self, wrapped_key, master_key_identifier):
+            if not getattr(own, "has_begun", False):
+                own.has_begun = True
+                begun.wait()
+            return client.unwrap_key({"a": "b", "b": "a"}[wrapped_key], master_key_identifier)
+
+    def ask(key):
+        with pytest.raises(KeyRetrievalError, match="needs that key itself") as caught:
+            client.unwrap_key(key, "k")
+        errors.append(caught.value)
+
+    own, client = threading.local(), CachedKms(Circular({"k": MASTER}))
+    threads = [threading.Thread(target=ask, args=key, daemon=True) for key in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(errors) == 2
+
+
 def test_a_kms_may_return_other_bytes():
     class Bytes(InMemoryKms):
         def wrap_key(self, key_bytes, master_key_identifier):
