@@ -167,7 +167,7 @@ class _Cache:
                         del self._entries[key]  # the next call tries again
                 entry.fail(error)
             raise
-        if not known.is_made and getattr(_calls, "depth", 0):
+        if not known.is_made and getattr(_calls, "depth", 0) > 0:
             return _called(make)
         return known.wait()
 

@@ -270,13 +270,13 @@ def _keep_for_ever(stream: object) -> None:
 
 
 def open_output(where: FileTarget, filesystem: pa_fs.FileSystem | None = None, *,
-                mode: int = 0o666, durable: bool = True, to_pipes: bool = True) -> Output:
+                mode: int = 0o666, durable: bool = True, follow: bool = True) -> Output:
     """Open a destination; nothing is visible under its name before ``commit``.
 
     ``mode`` is that of a new local file, before the umask; a replaced file keeps its own mode.
     Without ``durable``, a power cut may damage a local file after the commit; see
-    :func:`.sync_file`. Without ``to_pipes``, a pipe or device is replaced like a file: in a table,
-    somebody else may have put it there.
+    :func:`.sync_file`. Without ``follow``, a link, pipe or device is replaced like a file: in a
+    table, somebody else may have put it there.
     """
     if not is_path(where):
         if not hasattr(where, "write"):
@@ -285,7 +285,7 @@ def open_output(where: FileTarget, filesystem: pa_fs.FileSystem | None = None, *
         return Output(where)
     filesystem, path = without_subtree(*resolve(where, filesystem))
     if filesystem.type_name == "local":
-        return _open_local(path, mode, durable, to_pipes)
+        return _open_local(path, mode, durable, follow)
     if _uploads(filesystem):
         return _open_upload(filesystem, path)
     return _open_on(filesystem, path)
@@ -299,9 +299,9 @@ def _uploads(filesystem: pa_fs.FileSystem) -> bool:
 
 
 def write_file(filesystem: pa_fs.FileSystem, path: str, data: bytes, *,
-               to_pipes: bool = True) -> None:
-    """Write a whole file; readers never see a part of it. ``to_pipes``: see :func:`open_output`."""
-    with open_output(path, filesystem, to_pipes=to_pipes) as output:
+               follow: bool = True) -> None:
+    """Write a whole file; readers never see a part of it. ``follow``: see :func:`open_output`."""
+    with open_output(path, filesystem, follow=follow) as output:
         output.write(data)
         output.commit()
 
@@ -326,11 +326,11 @@ def check_absent(filesystem: pa_fs.FileSystem, path: str) -> None:
         raise FileExistsError(f"{path} exists")
 
 
-def _open_local(path: str, mode: int, durable: bool, to_pipes: bool) -> Output:
-    if to_pipes and is_special(path):
+def _open_local(path: str, mode: int, durable: bool, follow: bool) -> Output:
+    if follow and is_special(path):
         file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by the output
         return Output(file, publish=lambda _: file.close(), drop=file.close)
-    new = Replacement(path, mode, durable=durable)
+    new = Replacement(path, mode, durable=durable, follow=follow)
     return Output(new.file, finish=new.finish, publish=new.publish, drop=new.drop)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import posixpath
 import uuid
 from collections.abc import Iterable
@@ -12,9 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow.fs as pa_fs
 
+from secure_bloom.errors import FormatError
 from secure_bloom.storage import inside
 from secure_bloom.storage.files import make_folder, write_file
 from secure_bloom.storage.local_files import sync_file, sync_folder
+from secure_bloom.storage.local_listing import folder_expected
+from secure_bloom.storage.small_files import NO_FILE, regular_file_expected
 from secure_bloom.storage.table_names import (
     GENERATION,
     STAGING,
@@ -124,17 +126,20 @@ class JobFolder:
         inside.check_inside(self.filesystem, self.table, path)
 
     def make_folder(self, path: str, *, durable: bool = True) -> None:
-        """Create a folder of the table; see :func:`.make_folder`."""
+        """Create a folder of the table; raise FormatError if something else is in its place."""
         self.check_inside(path)
-        make_folder(self.filesystem, path, durable=durable)
+        with folder_expected(path):
+            make_folder(self.filesystem, path, durable=durable)
 
     def write_file(self, path: str, content: bytes = b"") -> None:
-        """Write a file of the table that is not a data file; a link in its place is replaced."""
-        self.check_inside(path)
-        local = local_path(self.filesystem, path)
-        if local is not None and os.path.islink(local):  # it may lead to a data file
-            self.delete_file(path)
-        write_file(self.filesystem, path, content, to_pipes=False)
+        """Write a file of the table that is not a data file.
+
+        A link in its place, which may lead to a data file, is replaced. Raises FormatError if there
+        is a folder.
+        """
+        self.check_inside(posixpath.dirname(path))
+        with regular_file_expected(path):
+            write_file(self.filesystem, path, content, follow=False)
 
     def own_files(self) -> list[str]:
         """Return the names of this job's files at their final paths."""
@@ -155,10 +160,12 @@ class JobFolder:
         """Delete a file of the table; return whether it existed.
 
         Of a link to a file, the link is deleted. Raises UnsupportedError if the folder of the file
-        is outside of the table.
+        is outside of the table; FormatError if there is a folder.
         """
         try:
             inside.delete_file(self.filesystem, self.table, path)
+        except IsADirectoryError:
+            raise FormatError(NO_FILE, file=path) from None
         except OSError:  # HDFS does not report the cause, and a store may have answered falsely
             if self.exists(path):
                 raise

@@ -23,14 +23,15 @@ class Replacement:
 
     When a file is replaced, its mode is preserved and, if the process is permitted to, its owner,
     its group and its access control list. Until then, only the owner of the new file can read it.
-    If the path is a symbolic link, the target of the link is replaced. ``mode`` is that of a new
-    file, before the umask. Without ``durable``, neither content nor name is synced to the disk.
+    If the path is a symbolic link, the target of the link is replaced; without ``follow``, the link
+    itself. ``mode`` is that of a new file, before the umask. Without ``durable``, neither content
+    nor name is synced to the disk.
     """
 
-    def __init__(self, path: str, mode: int, *, durable: bool = True):
-        self._path = path_to_replace(path)
+    def __init__(self, path: str, mode: int, *, durable: bool = True, follow: bool = True):
+        self._path = path_to_replace(path, follow=follow)
         self._durable = durable
-        self.file = _open_temporary(self._path, 0o600 if os.path.exists(self._path) else mode)
+        self.file = _open_temporary(self._path, mode if _regular(self._path) is None else 0o600)
 
     def finish(self) -> None:
         """Set the permissions and make the content durable."""
@@ -100,10 +101,15 @@ def is_special(path: str) -> bool:
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
-def path_to_replace(path: str) -> str:
-    """Resolve symbolic links at the end of a path, and check that a file can be there."""
-    target = os.path.realpath(path) if os.path.islink(path) else path
+def path_to_replace(path: str, *, follow: bool = True) -> str:
+    """Resolve symbolic links at the end of a path, and check that a file can be there.
+
+    Without ``follow``, a link is not resolved, as it will be replaced.
+    """
+    target = os.path.realpath(path) if follow and os.path.islink(path) else path
     if os.path.islink(target):
+        if not follow:
+            return target
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
     if os.path.isdir(target):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
@@ -208,11 +214,10 @@ def keep_permissions(path: str, descriptor: int) -> None:
     """Copy mode, owner, group and access control list from the file at a path to an open file.
 
     Only root can change a file's owner, or set an arbitrary group. If the group cannot be
-    preserved, group permissions are removed.
+    preserved, group permissions are removed. A link, pipe or similar has none to be kept.
     """
-    try:
-        old = os.stat(path)
-    except FileNotFoundError:
+    old = _regular(path)
+    if old is None:
         return
     for owner, group in ((old.st_uid, -1), (-1, old.st_gid)):
         with contextlib.suppress(OSError):
@@ -229,10 +234,19 @@ def keep_permissions(path: str, descriptor: int) -> None:
         os.fchmod(descriptor, mode)
 
 
+def _regular(path: str) -> os.stat_result | None:
+    """Return what is known of a regular file; None if none is at the path, but perhaps a link."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None
+
+
 def _acl(path: str) -> bytes | None:
     """Return the access control list of a file, if it has one."""
     try:
-        return os.getxattr(path, _ACL)
+        return os.getxattr(path, _ACL, follow_symlinks=False)
     except (OSError, AttributeError):  # macOS has none
         return None
 

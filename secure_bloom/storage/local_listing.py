@@ -169,7 +169,7 @@ def folder_expected(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP, errno.EEXIST):
             raise
         raise FormatError("this is not a folder, but a file or a link to itself, where a folder "
                           "belongs: remove it", file=path) from None

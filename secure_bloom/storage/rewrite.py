@@ -87,7 +87,7 @@ class Rewrite:
 
     def _store(self, path: str, parts: Iterable[Kept | Zeros | bytes | memoryview],
                check: Callable[[], None], mode: int) -> None:
-        with open_output(path, self._filesystem, mode=mode, to_pipes=False) as output:
+        with open_output(path, self._filesystem, mode=mode, follow=False) as output:
             with self.source.one_version():  # also covers what is read to produce the parts
                 for part in parts:
                     self._write(output, part)

@@ -31,7 +31,7 @@ _MAX_CACHED = 16 * 1024 * 1024  # bytes
 _OLD_NS = 3 * 10**9  # the clocks of some filesystems advance in steps of two seconds
 _cached: Cache[tuple[tuple[int, ...], bytes]] = Cache(_MAX_CACHED)
 
-_NO_FILE = "it is not a regular file, so it is not what its name says: remove it"
+NO_FILE = "it is not a regular file, so it is not what its name says: remove it"
 
 
 def read_small(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes:
@@ -56,7 +56,7 @@ def read_small(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes:
     def read() -> bytes:
         # Object stores look an object up again for each request. So the size of one version may be
         # followed by bytes of another, or by none.
-        with _no_file_as_format_error(path):
+        with regular_file_expected(path):
             source = Source(path, filesystem)
         with source.file, source.one_version():
             check_size(source.size, limit, path)
@@ -107,7 +107,7 @@ def read_unlinked(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes 
     """
     if local_path(filesystem, path) is None:
         return read_small(filesystem, path, limit)
-    with _no_file_as_format_error(path):
+    with regular_file_expected(path):
         try:
             file = open_regular(filesystem, path, by_links=False)
         except OSError as error:
@@ -124,12 +124,13 @@ def open_small(filesystem: pa_fs.FileSystem, path: str) -> pa.NativeFile:
 
     Raises FileNotFoundError; FormatError if a local path is a pipe, a folder or similar.
     """
-    with _no_file_as_format_error(path):
+    with regular_file_expected(path):
         return open_regular(filesystem, path)
 
 
 @contextmanager
-def _no_file_as_format_error(path: str) -> Iterator[None]:
+def regular_file_expected(path: str) -> Iterator[None]:
+    """Raise FormatError if the block fails because something else is in the place of a file."""
     try:
         yield
     except NotADirectoryError:
@@ -137,7 +138,7 @@ def _no_file_as_format_error(path: str) -> Iterator[None]:
                           file=path) from None
     except (UnsupportedError, OSError) as error:
         if isinstance(error, UnsupportedError | IsADirectoryError) or error.errno == errno.ELOOP:
-            raise FormatError(_NO_FILE, file=path) from None
+            raise FormatError(NO_FILE, file=path) from None
         raise
 
 

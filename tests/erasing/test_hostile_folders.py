@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from secure_bloom import erase, index, reencrypt, write_dataset
-from secure_bloom.errors import UnsupportedError
+from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.index import coverage
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.local_files import temporary_name
@@ -15,6 +15,14 @@ from secure_bloom.storage.table_names import job_of
 from tests.erasing.helpers import ENCRYPTION, KMS, numbers_in, people, ssn, write_people
 from tests.index.helpers import LOCAL, age
 from tests.index.planting import plant
+
+
+def test_an_erasure_from_one_file_says_what_keeps_indexes_from_noticing_it(tmp_path):
+    path = write_people(tmp_path / "a.parquet", range(8))
+    (tmp_path / "_staging" / "generation").mkdir(parents=True)
+    with pytest.raises(FormatError, match=r"not a regular file.* remove it"):
+        erase(path, "ssn", ssn(3), KMS, max_share=1)
+    assert numbers_in(path) == list(range(8))
 
 
 def test_a_planted_index_hides_no_row(tmp_path, monkeypatch):

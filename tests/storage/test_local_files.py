@@ -27,7 +27,7 @@ from secure_bloom.cli.shared import write_report
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys import Keyring
 from secure_bloom.keys.operations.rotation import rotate_master_keys
-from secure_bloom.storage.files import write_file
+from secure_bloom.storage.files import open_output, write_file
 from secure_bloom.storage.leftovers import remove_leftovers
 from secure_bloom.storage.local_files import create, remove_checksum, temporary_name
 from tests.support import kms
@@ -186,6 +186,23 @@ def test_links_are_followed(tmp_path, path, write, exists):
     assert not exists or mode(target) == 0o600
     assert os.listdir(target.parent) == ["target"]
     assert set(os.listdir(path.parent)) == {"x", "next"}
+
+
+def test_a_file_of_a_table_replaces_a_link_that_somebody_puts_there_meanwhile(path):
+    """What it leads to is not changed, and its mode is not that of the new file."""
+    target = path.with_name("target")
+    target.write_bytes(b"data")
+    target.chmod(0o666)
+    for _ in range(2):  # at first there is nothing, then a link
+        with open_output(str(path), follow=False, mode=0o600) as output:
+            output.write(b"marker")
+            path.unlink(missing_ok=True)
+            path.symlink_to(target)
+            output.commit()
+        assert (target.read_bytes(), path.read_bytes()) == (b"data", b"marker")
+        assert not path.is_symlink() and mode(path) == 0o600
+        path.unlink()
+        path.symlink_to(target)
 
 
 @ways

@@ -17,7 +17,7 @@ from secure_bloom.storage.small_files import (
     read_constant,
     read_small,
 )
-from secure_bloom.storage.table_names import GENERATION, STAGING
+from secure_bloom.storage.table_names import GENERATION, STAGING, SUCCESS
 from secure_bloom.storage.versions import open_stream, wait_for_the_clock
 from secure_bloom.storage.visibility import visible_files
 
@@ -123,6 +123,22 @@ def test_a_job_replaces_a_pipe_instead_of_writing_to_it(tmp_path):
     JobFolder(LOCAL, str(tmp_path)).note_change()
     assert path.is_file() and path.stat().st_size == 32
     os.close(reader)
+
+
+@pytest.mark.parametrize("name", [f"{STAGING}/{GENERATION}", SUCCESS, f"{STAGING}/{'ab' * 16}"])
+def test_a_job_names_what_is_in_the_way_of_its_own_files(tmp_path, name):
+    """Where a file belongs, there is a folder, and the other way round."""
+    job = JobFolder(LOCAL, str(tmp_path), "ab" * 16)
+    if name.endswith(job.id):
+        (tmp_path / STAGING).mkdir()
+        (tmp_path / name).touch()
+    else:
+        (tmp_path / name).mkdir(parents=True)
+    for change in ((job.write_file, job.delete_file) if (tmp_path / name).is_dir()
+                   else (job.make_folder,)):
+        with pytest.raises(FormatError, match="remove it") as error:
+            change(str(tmp_path / name))
+        assert error.value.file == str(tmp_path / name)
 
 
 def test_json_of_too_many_values_is_not_parsed(monkeypatch):

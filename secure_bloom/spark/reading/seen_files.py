@@ -124,7 +124,7 @@ class SeenFiles:
         content = {"version": 1, "previous": start.to_json(), "files": list(files),
                    "has_snapshot": has_snapshot}
         write_file(self._filesystem, self._path(f"{end.entry}.json"),
-                   json.dumps(content, indent=0).encode(), to_pipes=False)
+                   json.dumps(content, indent=0).encode(), follow=False)
         self._last = end
         if has_snapshot:
             self._forget(stream, number - _KEPT)
@@ -184,7 +184,7 @@ class SeenFiles:
         self._seen = {one: now if one in listed else hour for one, hour in self._seen.items()
                       if one in listed or hour > now - _GONE_FOR}
         data = b"".join(one + hour.to_bytes(_HOUR, "big") for one, hour in self._seen.items())
-        write_file(self._filesystem, self._path(f"{position.entry}.seen"), data, to_pipes=False)
+        write_file(self._filesystem, self._path(f"{position.entry}.seen"), data, follow=False)
 
     def _read_snapshot(self, position: Position) -> dict[bytes, int]:
         path, size = self._path(f"{position.entry}.seen"), _DIGEST + _HOUR
