@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
+from itertools import repeat
 from typing import NamedTuple
 
 from secure_bloom.index.column_index import ColumnIndex
@@ -45,11 +47,11 @@ class Comparison:
         self._listing, self._left = listing, dict(listing)
         restamped = index.manifest.body.restamped.keys()
         for page in index.pages():
-            if restamped.isdisjoint(page.paths) \
-                    and list(map(self._left.get, page.paths)) == page.stamps():  # nearly always
+            paths = list(page.paths)
+            if restamped.isdisjoint(paths) \
+                    and list(map(self._left.get, paths)) == page.stamps():  # nearly always
                 self.row_groups += page.num_row_groups
-                for path in page.paths:
-                    self._left.pop(path, None)
+                deque(map(self._left.pop, paths, repeat(None)), maxlen=0)
             else:
                 self._add(index.entries(page))
         self.uncovered = list(self._left)

@@ -22,10 +22,10 @@ the decompressed bytes are bounded, and nothing else is allocated by what it cla
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate, pairwise
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -36,9 +36,51 @@ from secure_bloom.index.file_entry import DIGEST_SIZE, FileEntry
 MAX_FILE_PAGE = 4 * 1024 * 1024  #: bytes of a page, not compressed
 _LENGTH = struct.Struct("<q")
 _COUNT = struct.Struct("<i")
-_SBX2 = (("size", "<i8"), ("mtime_ns", "<i8"), ("rows", "<i8"), ("row_groups", "<i4"),
-         ("schema", "<i4"), ("content", f"V{DIGEST_SIZE}"), ("footer", f"V{DIGEST_SIZE}"))
-_COLUMNS = (*_SBX2, ("has_ranges", "i1"))
+_SBX2 = tuple((name, np.dtype(kind)) for name, kind in (
+    ("size", "<i8"), ("mtime_ns", "<i8"), ("rows", "<i8"), ("row_groups", "<i4"), ("schema", "<i4"),
+    ("content", f"V{DIGEST_SIZE}"), ("footer", f"V{DIGEST_SIZE}")))
+_COLUMNS = (*_SBX2, ("has_ranges", np.dtype("i1")))
+[_SLASH] = b"/"
+
+
+class StoredNames:
+    """Names in ASCII. Each is decoded when it is needed: a lookup needs few of a page.
+
+    Parameters
+    ----------
+    texts : bytes
+        The names, one after the other.
+    ends : int64 array
+        Where each of them begins, and the end of the last one.
+    """
+
+    def __init__(self, texts: bytes, ends: np.ndarray):
+        self._texts, self._ends = texts, ends
+
+    def __len__(self) -> int:
+        return self._ends.size - 1
+
+    def __getitem__(self, number: int) -> str:
+        first, last = self._ends[number:number + 2].tolist()
+        return self._texts[first:last].decode()
+
+    def __iter__(self) -> Iterator[str]:
+        text = self._texts.decode()
+        return (text[first:last] for first, last in pairwise(self._ends.tolist()))
+
+    @property
+    def are_surely_normal(self) -> bool:
+        """Whether the names are as :func:`are_normal` wants them; False: they must be decoded."""
+        texts, ends = self._texts, self._ends
+        letters = np.frombuffer(texts, np.uint8)
+        if b"\0" in texts or ends[-1] == 0 or (ends[1:] == ends[:-1]).any() \
+                or letters[ends[:-1]].min() <= _SLASH:
+            return False  # one may be empty, or begin with a slash or a dot, which is less
+        return b"/" not in texts or not (
+            b"//" in texts or b"/." in texts or (letters[ends[1:] - 1] == _SLASH).any())
+
+
+Names: TypeAlias = list[str] | StoredNames
 
 
 class FilePage:
@@ -48,7 +90,7 @@ class FilePage:
     ----------
     columns : dict of str to array
         By name of the field of :class:`.FileEntry`; ``schema`` has numbers of schemas.
-    paths, tags : list of str
+    paths, tags : list of str, or StoredNames
     first_group : int64 array
         First row group of each file, counted from the first file of the page, and the end of the
         last one.
@@ -58,10 +100,10 @@ class FilePage:
 
     nbytes = 0
 
-    def __init__(self, columns: Mapping[str, np.ndarray], paths: list[str], tags: list[str],
+    def __init__(self, columns: Mapping[str, np.ndarray], paths: Names, tags: Names,
                  schemas: Sequence[bytes] | Mapping[int, bytes]):
         self.columns, self.paths, self.tags, self._schemas = columns, paths, tags, schemas
-        self.first_group = np.concatenate(([0], np.cumsum(columns["row_groups"], dtype=np.int64)))
+        self.first_group = _sums(columns["row_groups"])
 
     @classmethod
     def of(cls, entries: Sequence[FileEntry], numbers: Mapping[bytes, int]) -> FilePage:
@@ -96,7 +138,7 @@ class FilePage:
         columns = {}
         for name, kind in _SBX2 if is_sbx2 else _COLUMNS:
             columns[name] = np.frombuffer(data, kind, count, at)
-            at += columns[name].nbytes
+            at += count * kind.itemsize
         if is_sbx2:
             columns["has_ranges"] = np.ones(count, "i1")
         paths, at = _unpacked_names(data, at, count)
@@ -105,10 +147,10 @@ class FilePage:
 
     def check(self) -> None:
         """Raise ValueError if a row is invalid."""
-        columns, schemas = self.columns, self.columns["schema"]
+        columns = self.columns
         if columns["row_groups"].min() < 0 or columns["rows"].min() < 0 \
-                or schemas.min() < 0 or schemas.max() >= len(self._schemas) \
-                or not 0 <= columns["has_ranges"].min() <= columns["has_ranges"].max() <= 1 \
+                or _unsigned(columns["schema"]).max() >= len(self._schemas) \
+                or _unsigned(columns["has_ranges"]).max() > 1 \
                 or not are_normal(self.paths):
             raise ValueError
 
@@ -143,7 +185,7 @@ class FilePage:
         """The rows."""
         values: dict[str, list[Any]] = {name: column.tolist()
                                         for name, column in self.columns.items()}
-        values |= {"path": self.paths, "tag": self.tags,
+        values |= {"path": list(self.paths), "tag": list(self.tags),
                    "schema": [self._schemas[number] for number in values["schema"]],
                    "has_ranges": list(map(bool, values["has_ranges"]))}
         return list(map(FileEntry._make, zip(*(values[name] for name in FileEntry._fields),
@@ -154,7 +196,11 @@ class FilePage:
         return list(zip(self.columns["size"].tolist(), self.columns["mtime_ns"].tolist(),
                         self.tags, strict=True))
 
-    @cached_property
+    def covered_path(self, number: int) -> str | None:
+        """Return one of :attr:`covered_paths`."""
+        return None if self.columns["size"][number] < 0 else self.paths[number]
+
+    @property
     def covered_paths(self) -> list[str | None]:
         """The paths; None for entries that cover no file."""
         sizes = self.columns["size"]
@@ -165,6 +211,8 @@ class FilePage:
 
 def are_normal(paths: Iterable[str]) -> bool:
     """Whether paths have no empty, ``.`` or ``..`` components, so that each file has one path."""
+    if isinstance(paths, StoredNames) and paths.are_surely_normal:
+        return True
     joined = f"/{'/'.join(paths)}/"
     return not any(part in joined for part in ("//", "/./", "/../", "\0"))
 
@@ -193,28 +241,38 @@ def packed(texts: Iterable[bytes]) -> bytes:
 def unpacked(data: bytes, at: int, count: int) -> tuple[list[bytes], int]:
     """Return some texts that are stored at a position, and where they end."""
     whole, ends = _joined(data, at, count)
-    return [whole[first:last] for first, last in pairwise(ends)], at + 4 * count + len(whole)
+    return [whole[first:last] for first, last in pairwise(ends.tolist())], \
+        at + 4 * count + len(whole)
 
 
-def _unpacked_names(data: bytes, at: int, count: int) -> tuple[list[str], int]:
-    """Do the same with UTF-8. Nearly all names are ASCII, which is decoded as a whole."""
+def _unpacked_names(data: bytes, at: int, count: int) -> tuple[Names, int]:
+    """Do the same with UTF-8."""
     whole, ends = _joined(data, at, count)
-    if whole.isascii():
-        text = whole.decode()
-        names = [text[first:last] for first, last in pairwise(ends)]
-    else:
-        names = [whole[first:last].decode() for first, last in pairwise(ends)]
+    names = StoredNames(whole, ends) if whole.isascii() else \
+        [whole[first:last].decode() for first, last in pairwise(ends.tolist())]
     return names, at + 4 * count + len(whole)
 
 
-def _joined(data: bytes, at: int, count: int) -> tuple[bytes, list[int]]:
+def _sums(counts: np.ndarray) -> np.ndarray:
+    """Return the sum of all counts before each one, and of all of them; int64."""
+    found = np.zeros(counts.size + 1, np.int64)
+    np.cumsum(counts, out=found[1:])
+    return found
+
+
+def _unsigned(numbers: np.ndarray) -> np.ndarray:
+    """Return numbers of which negative ones are larger than all others."""
+    return numbers.view(f"u{numbers.itemsize}")
+
+
+def _joined(data: bytes, at: int, count: int) -> tuple[bytes, np.ndarray]:
     """Return texts that are stored at a position, one after the other, and where each begins."""
     if count < 0:
         raise ValueError
     lengths, start = np.frombuffer(data, "<i4", count, at), at + 4 * count
     if count and lengths.min() < 0:
         raise ValueError
-    ends = list(accumulate(lengths.tolist(), initial=0))
-    if start + ends[-1] > len(data):
+    ends = _sums(lengths)
+    if start + (size := int(ends[-1])) > len(data):
         raise ValueError
-    return data[start:start + ends[-1]], ends
+    return data[start:start + size], ends

@@ -246,7 +246,7 @@ class FileTable:
         page, within = self.page(number), group - self._first_groups[number]
         file = bisect_right(page.first_groups, within) - 1
         return (number * self.directory.page_files + file, within - page.first_groups[file],
-                page.covered_paths[file])
+                page.covered_path(file))
 
     @cached_property
     def _first_groups(self) -> list[int]:
@@ -281,7 +281,7 @@ class FileTable:
             has_ranges[here] = page.columns["has_ranges"][found] != 0
             files[here] = number * self.directory.page_files + found
             for hit, file in zip(here.tolist(), found.tolist(), strict=True):
-                paths[hit] = page.covered_paths[file]
+                paths[hit] = page.covered_path(file)
         return Located(files, within, has_ranges, paths)
 
     # --- all rows --------------------------------------------------------------------------------

@@ -8,10 +8,12 @@ from contextlib import nullcontext
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from secure_bloom.errors import FormatError
 from secure_bloom.index import file_pages, file_table
-from secure_bloom.index.file_pages import FilePage
+from secure_bloom.index.file_pages import FilePage, are_normal
 from secure_bloom.index.file_table import FileDirectory, FileTable
 from secure_bloom.index.geometry import MAX_ROW_GROUPS
 from tests.index.helpers import entry
@@ -86,6 +88,19 @@ def test_invalid_entries_are_refused(changed):
     directory, pages = stored([entry(0, 1)._replace(**changed), entry(1, 1)])
     with pytest.raises(FormatError, match="file table"):
         opened(directory, pages).check()
+
+
+@given(st.lists(st.text("a/.\0!é", max_size=5), min_size=1, max_size=6))
+def test_paths_are_refused_as_a_whole_or_read_one_by_one(paths):
+    """They are checked where they are stored, one after the other without anything between."""
+    page = FilePage.of([entry(0, 1)._replace(path=path) for path in paths], {entry(0, 1).schema: 0})
+    try:
+        found = FilePage.parse(page.to_bytes(), [b""]).paths
+    except ValueError:
+        assert not are_normal(paths)
+    else:
+        assert are_normal(paths)
+        assert [found[number] for number in range(len(paths))] == list(found) == paths
 
 
 def test_a_void_entry_may_have_the_path_of_another_one():
