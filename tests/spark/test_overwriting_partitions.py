@@ -127,6 +127,12 @@ def test_insert_overwrite_replaces_the_partition_that_it_names(spark, days, tabl
     assert "there are rows for day=3" in failure(
         lambda: spark.sql(f"insert into {table} replace where day = 2 select id, 3 from one"))
     assert ids(folder) == [10, 11, 30, 31, 40, 41]
+    for empty, left in (("overwrite {} partition (day = 1)", [10, 11, 30, 31, 40, 41]),
+                        ("into {} replace where day = 1", [10, 11, 30, 31])):
+        with settings(spark, {MODE: "dynamic"}):
+            columns = "id, 1" if "replace" in empty else "id"
+            spark.sql(f"insert {empty.format(table)} select {columns} from one where false")
+        assert ids(folder) == left, empty
     assert staged(folder) == ["generation"]
 
 
