@@ -30,7 +30,7 @@ from secure_bloom.index.segment import Segment
 from secure_bloom.index.segment_info import SegmentInfo
 from secure_bloom.index.segment_patch import patch_segment
 from secure_bloom.index.stamps import Stamp
-from secure_bloom.index.table import Table
+from secure_bloom.index.table import Table, complete_generation
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.files import Source
@@ -49,7 +49,8 @@ class TableState(NamedTuple):
     @classmethod
     def of(cls, table: Table) -> TableState:
         """Return the state of a table now."""
-        return cls(table.generation(), table.listing())
+        generation, listing = table.generation(), table.listing()
+        return cls(complete_generation(table, generation, listing), listing)
 
 
 def patch_index(table: Table, folder: IndexFolder, kms: CachedKms | None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
@@ -18,6 +18,7 @@ from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.opened_indexes import opened_before
 from secure_bloom.index.stamps import Stamp, stamps
 from secure_bloom.storage.files import FilePath, resolve
+from secure_bloom.storage.inside import is_own_table, leads_out
 from secure_bloom.storage.small_files import MAX_MARKER, read_cached
 from secure_bloom.storage.table_names import GENERATION, STAGING, relative_path, table_of
 from secure_bloom.storage.visibility import Check, files_below, visible_files
@@ -69,8 +70,11 @@ class Table(NamedTuple):
     def generation(self) -> str | None:
         """Return what changes with every job that adds or removes files.
 
-        None if no job has written to the table, or one is at work or has left markers.
+        None if no job has written to the table, or one is at work or has left markers; also if the
+        table is a link to a partition of another one, whose jobs leave no marker here.
         """
+        if not is_own_table(self.filesystem, self.path):
+            return None
         staging = posixpath.join(self.path, STAGING)
         try:
             is_only = type(self.filesystem) is pa_fs.LocalFileSystem \
@@ -83,6 +87,20 @@ class Table(NamedTuple):
         except (OSError, FormatError):
             return None  # so the files must be listed, which fails if this was not the cause
         return hashlib.sha256(content).hexdigest()
+
+
+def complete_generation(table: Table, generation: str | None, listing: Iterable[str]) \
+        -> str | None:
+    """Return a generation, which was asked for before the listing.
+
+    None if there are files of another table, whose jobs do not change this generation: in a folder
+    that is not a partition, or where a link leads to.
+    """
+    if generation is None:
+        return None
+    folders = set(map(posixpath.dirname, listing))
+    is_own = all(table_of(posixpath.join("table", folder)) == "table" for folder in folders)
+    return generation if is_own and not leads_out(table.filesystem, table.path, folders) else None
 
 
 def open_with_generation(table: Table, column: str, open_index: Callable[[], _Opened]) \

@@ -25,7 +25,7 @@ from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.opened_indexes import open_column, with_newest
 from secure_bloom.index.publishing import drop_missing, publish
 from secure_bloom.index.stamps import Stamp
-from secure_bloom.index.table import Table
+from secure_bloom.index.table import Table, complete_generation
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NoKeys
 from secure_bloom.parquet.schema import filter_columns, find_column
@@ -161,8 +161,9 @@ class TableUpdate:
         self._table, self._kms = table, kms
         self._folders = [IndexFolder(table.filesystem, table.path, column) for column in columns]
         self.now = self._folders[0].now_ns()
-        self._generation = table.generation()
+        generation = table.generation()
         self.listing = table.listing()
+        self._generation = complete_generation(table, generation, self.listing)
         self.columns = []
         for folder in self._folders:
             drop_missing(folder, kms)

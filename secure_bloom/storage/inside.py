@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import posixpath
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import pyarrow.fs as pa_fs
@@ -50,18 +50,37 @@ def check_below(filesystem: pa_fs.FileSystem, where: str, path: str) -> None:
         check_inside(filesystem, table_of(where), path)
 
 
-def table_and_name(filesystem: pa_fs.FileSystem, folder: str) -> tuple[str, str]:
+def table_and_name(filesystem: pa_fs.FileSystem, folder: str, within: str | None = None) \
+        -> tuple[str, str]:
     """Return the table of a folder, and the path of the folder relative to it.
 
-    If the folder, or one above it, is a link to a partition, they are those of the partition.
+    If the folder, or one above it, is a link that leads out of the table, they are those of its
+    target. Within the table, jobs name files by the links. ``within`` is the table that the folder
+    is listed in; default: that of its path.
     """
-    table = table_of(folder)
-    name = relative_path(folder, table)
-    real = os.path.realpath(table) if filesystem.type_name == "local" else table
-    if _is_whole(real):
-        return table, name
+    table = table_of(folder) if within is None else within
+    if filesystem.type_name != "local":
+        return table, relative_path(folder, table)
+    root, real = os.path.realpath(table), os.path.realpath(folder)
+    if _is_whole(root) and _is_below(real, root):
+        return table, relative_path(folder, table)
     above = table_of(real)
-    return above, posixpath.join(relative_path(real, above), name)
+    return above, relative_path(real, above)
+
+
+def is_own_table(filesystem: pa_fs.FileSystem, table: str) -> bool:
+    """Whether the folder of a table is not a link to a partition of another one."""
+    local = local_path(filesystem, table)
+    return local is None or not _is_whole(local) or _is_whole(os.path.realpath(local))
+
+
+def leads_out(filesystem: pa_fs.FileSystem, table: str, names: Iterable[str]) -> bool:
+    """Whether links lead from some folders of a table to a place outside of it."""
+    root = local_path(filesystem, table)
+    if root is None:
+        return False
+    real = os.path.realpath(root)
+    return not all(_is_below(os.path.realpath(os.path.join(root, name)), real) for name in names)
 
 
 def table_above(filesystem: pa_fs.FileSystem, file: str) -> str:
@@ -101,15 +120,20 @@ def _real_paths(filesystem: pa_fs.FileSystem, table: str, path: str) -> tuple[st
     if named is None or real is None:
         return None
     root, real = os.path.realpath(named), os.path.realpath(real)
-    if _is_whole(named) and not _is_whole(root):
+    if not is_own_table(filesystem, table):
         raise UnsupportedError(f"{table} is a link to a partition of the table {table_of(root)}, "
                                "whose readers would not see what a job does here: use the path "
                                f"{root}", file=path)
-    if os.path.commonpath([root, real]) != root:
+    if not _is_below(real, root):
         raise UnsupportedError(f"a link leads from here out of the table {table}: nothing is "
                                "changed there; replace the link by what it leads to, or use the "
                                "path to which it leads", file=path)
     return root, real
+
+
+def _is_below(real: str, root: str) -> bool:
+    """Whether a folder is another one, or below it; both are without links."""
+    return os.path.commonpath([root, real]) == root
 
 
 def _is_whole(folder: str) -> bool:

@@ -56,8 +56,11 @@ def _tag(found: os.stat_result) -> str:
     return f"{found.st_ino:x}-{found.st_ctime_ns:x}"
 
 
-def walk(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool) -> Iterator[Any]:
+def walk(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool,
+         links: list[str] | None = None) -> Iterator[Any]:
     """Yield the files below a local folder, each a LocalFile or FileInfo; follow symbolic links.
+
+    The paths of those links to folders are added to ``links``, in any order, if given.
 
     pyarrow would follow a link to a folder above it 40 times, and return each file as often.
 
@@ -93,6 +96,8 @@ def walk(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool) -> It
                 raise UnsupportedError(f"more than {_MAX_AGAIN:,} links lead to folders that were "
                                        "listed before; remove links such as this one", file=path)
             seen.add(real)
+            if is_link and links is not None:
+                links.append(path)
             waiting.append((path, (*above, real), is_again))
 
 

@@ -202,24 +202,44 @@ def visible_files(filesystem: pa_fs.FileSystem, folder: str, check: Check | None
     table that is only a part of this folder.
     """
     folder = folder.rstrip("/") or "/"
-    table, name = table_and_name(filesystem, folder)
+    base, where = filesystem, folder
+    if local_path(filesystem, folder) is not None:
+        base, where = without_subtree(filesystem, folder)
+    own = table_and_name(base, where)
+    places = {"": own}  # of the folder itself, and of links that lead out of the table
     for _ in range(_TRIES):
+        tables = {table for table, _ in places.values()}
         # In this order: what a job does before the first step is seen in the listing, what it does
         # after the last step is not, and what it does in between changes one of the other results.
-        generation = _generation(filesystem, table)
-        before = staged_files(filesystem, table)
-        found = files_below(filesystem, folder, allow_not_found=True, is_complete=is_complete)
-        after = staged_files(filesystem, table)
-        if _markers(before) == _markers(after) and generation == _generation(filesystem, table):
+        generations = {table: _generation(base, table) for table in tables}
+        before = {table: staged_files(base, table) for table in tables}
+        links: list[str] = []
+        found = files_below(filesystem, folder, allow_not_found=True, is_complete=is_complete,
+                            links=links)
+        after = {table: staged_files(base, table) for table in tables}
+        places = {"": own, **_linked(base, where, links, own[0])}
+        if all(table in tables for table, _ in places.values()) and all(
+                _markers(before[table]) == _markers(after[table])
+                and generations[table] == _generation(base, table) for table in tables):
             _check_found(filesystem, found, folder)
             if check is not None:
                 check(found)
             with contextlib.suppress(FileNotFoundError):  # a record has just been removed
                 # Pending files of both: a listed file may since be gone, with its marker.
-                jobs = _jobs(filesystem, before | after, table)
-                return _visible(found, jobs, name)
+                jobs = {table: _jobs(base, before[table] | after[table], table)
+                        for table in tables}
+                return _visible(found, jobs, places)
         time.sleep(0.01)
     raise _busy(folder)
+
+
+def _linked(filesystem: pa_fs.FileSystem, folder: str, links: list[str], own: str) \
+        -> dict[str, tuple[str, str]]:
+    """Return the table and the path in it of what links lead to, if it is not in the own table."""
+    names = ((relative_path(link, folder), link) for link in links)
+    found = {name: table_and_name(filesystem, link, own) for name, link in names
+             if not is_hidden(name)}
+    return {name: place for name, place in found.items() if place[0] != own}
 
 
 def _busy(folder: str) -> SecureBloomError:
@@ -242,27 +262,39 @@ def _check_found(filesystem: pa_fs.FileSystem, found: Mapping[str, pa_fs.FileInf
                                    "next job there ends", file=f"{folder}/{table}")
 
 
-def _visible(found: Mapping[str, pa_fs.FileInfo], jobs: Mapping[str, JobState], prefix: str) \
-        -> dict[str, pa_fs.FileInfo]:
+def _visible(found: Mapping[str, pa_fs.FileInfo], jobs: Mapping[str, Mapping[str, JobState]],
+             places: Mapping[str, tuple[str, str]]) -> dict[str, pa_fs.FileInfo]:
     kept = sorted([path for path in found if not is_hidden(path)])
-    if not jobs:
+    if not any(jobs.values()):
         return {path: found[path] for path in kept}
-
-    replacing: dict[str, list[CommitRecord]] = {posixpath.join(prefix, path): [] for path in kept}
-    for state in jobs.values():
-        if state.record is not None:
-            for path in state.record.replaced:
-                if path in replacing:
-                    replacing[path].append(state.record)
+    placed = {path: _placed(path, places) for path in kept}
+    replacing: dict[tuple[str, str], list[CommitRecord]] = {one: [] for one in placed.values()}
+    for table, states in jobs.items():
+        for state in states.values():
+            if state.record is not None:
+                for path in state.record.replaced:
+                    if (table, path) in replacing:
+                        replacing[table, path].append(state.record)
 
     def is_visible(path: str, info: pa_fs.FileInfo) -> bool:
-        path = posixpath.join(prefix, path)
-        job = job_of(path)
-        state = None if job is None else jobs.get(job)
-        return not ((state is not None and state.hides(path))
-                    or any(record.replaces(path, info) for record in replacing[path]))
+        table, name = placed[path]
+        job = job_of(name)
+        state = None if job is None else jobs[table].get(job)
+        return not ((state is not None and state.hides(name))
+                    or any(record.replaces(name, info) for record in replacing[table, name]))
 
     return {path: found[path] for path in kept if is_visible(path, found[path])}
+
+
+def _placed(path: str, places: Mapping[str, tuple[str, str]]) -> tuple[str, str]:
+    """Return the table of a file, and the file's path in it, by way of the last link."""
+    place = ""
+    if len(places) > 1:  # there are links, which is rare
+        place = posixpath.dirname(path)
+        while place not in places:
+            place = posixpath.dirname(place)
+    table, name = places[place]
+    return table, posixpath.join(name, path[len(place):].lstrip("/"))
 
 
 def signature(info: pa_fs.FileInfo | FileVersion) -> list[Any]:
@@ -334,8 +366,11 @@ def _read_records(filesystem: pa_fs.FileSystem, infos: list[pa_fs.FileInfo], sta
 
 
 def files_below(filesystem: pa_fs.FileSystem, folder: str, *, allow_not_found: bool = False,
-                is_complete: bool = True) -> dict[str, pa_fs.FileInfo]:
+                is_complete: bool = True, links: list[str] | None = None) \
+        -> dict[str, pa_fs.FileInfo]:
     """Return all files below a folder, by their paths relative to it.
+
+    For ``links``, see :func:`.walk`.
 
     Unless ``is_complete``, files in ``_staging`` and ``_index`` may be left out; and in a store,
     partitions are listed at the same time.
@@ -350,20 +385,20 @@ def files_below(filesystem: pa_fs.FileSystem, folder: str, *, allow_not_found: b
     start = len(prefix)
     if filesystem.type_name == "local":
         return {info.path[start:]: info
-                for info in walk(filesystem, folder.rstrip("/") or "/", allow_not_found)}
+                for info in walk(filesystem, folder.rstrip("/") or "/", allow_not_found, links)}
     base, below = without_subtree(filesystem, folder)
     if type(base) is pa_fs.LocalFileSystem:  # pyarrow would follow links that form a circle
-        return _below_subtree(base, below, prefix, allow_not_found)
+        return _below_subtree(base, below, prefix, allow_not_found, links)
     found = recursively(filesystem, folder, allow_not_found) if is_complete \
         else by_folders(filesystem, folder, allow_not_found, skipped=(STAGING, INDEX))
     return dict(zip(relative_paths([info.path for info in found], folder), found, strict=True))
 
 
-def _below_subtree(base: pa_fs.FileSystem, folder: str, prefix: str, allow_not_found: bool) \
-        -> dict[str, pa_fs.FileInfo]:
+def _below_subtree(base: pa_fs.FileSystem, folder: str, prefix: str, allow_not_found: bool,
+                   links: list[str] | None) -> dict[str, pa_fs.FileInfo]:
     """Do the same in a part of a local filesystem, where the folder has another path."""
     found = {}
-    for info in walk(base, folder.rstrip("/") or "/", allow_not_found):
+    for info in walk(base, folder.rstrip("/") or "/", allow_not_found, links):
         name = relative_path(info.path, folder)
         info.path = f"{prefix}{name}".lstrip("/")
         found[name] = info

@@ -85,3 +85,28 @@ def test_links_that_no_path_can_lead_to_are_not_there(table):
                                encryption=ENCRYPTION, keys=KMS, index_columns="ssn")
     assert secure_bloom.find(table, "ssn", ["v1", "v3", "v5"], KMS, index="require").num_rows == 3
     assert index.lookup("ssn", "v5").uncovered == []
+
+
+@pytest.mark.parametrize("way", ["has a link", "is a link", "contains it"])
+def test_jobs_of_another_table_with_the_same_files_add_no_row_unnoticed(tmp_path, way):
+    """They leave no trace in the ``_staging`` of a table with an exclusive index."""
+    def append(value, folder, **options):
+        secure_bloom.write_dataset(pa.table({"ssn": [value], **options}), folder, mode="append",
+                                   encryption=ENCRYPTION, keys=KMS, partition_by=[*options])
+
+    ours, lake = tmp_path / "ours", tmp_path / "lake"
+    append("v1", ours)
+    if way == "has a link":
+        append("v2", lake, day=[1])
+        (ours / "year=1").symlink_to(lake / "day=1")
+    if way == "contains it":
+        append("v2", lake := ours / "lake", day=[1])
+    age(tmp_path)
+    build(ours, "ssn", KMS, exclusive=True)
+    if way == "is a link":
+        lake.mkdir()
+        os.rename(ours, lake / "day=1")
+        ours.symlink_to(lake / "day=1")
+    append("v3", lake, day=[1])
+    assert secure_bloom.find(ours, "ssn", "v3", KMS).num_rows == 1
+    assert len(Index.open(ours, KMS).lookup("ssn", "v3").uncovered) == 1

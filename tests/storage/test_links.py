@@ -268,3 +268,32 @@ def test_a_link_that_leads_back_to_itself_is_refused_by_name(tmp_path):
         victim.symlink_to(victim)
         with pytest.raises(error, match=reason):
             read_table(path, InMemoryKms({"k": bytes(16)}))
+
+
+@pytest.mark.parametrize("way", ["link", "link to a link", "link above", "subtree", "partition"])
+def test_what_a_link_in_a_table_leads_to_is_as_its_own_jobs_say(local, tmp_path_factory, way):
+    """Of a partition of another table: what is not committed, or was replaced, is hidden."""
+    local.write(1, directory="year=1/day=1")
+    above = tmp_path_factory.mktemp("above")
+    ours, link = above / "ours", above / "ours" / "day=7"
+    ours.mkdir()
+    target = f"{local.folder}/year=1" if way == "link above" else f"{local.folder}/year=1/day=1"
+    if way == "link to a link":
+        (above / "latest").symlink_to(target)
+    link.symlink_to(above / "latest" if way == "link to a link" else target)
+    filesystem, folder = local.filesystem, str(link if way == "partition" else ours)
+    if way == "subtree":
+        filesystem, folder = pa_fs.SubTreeFileSystem(str(above), filesystem), "ours"
+
+    def values():
+        found = data_files(filesystem, folder)
+        assert all(path.startswith(folder) for path in found)
+        return [local._value(str(above / path)) for path in found]
+
+    job = local.job(overwrite=True)
+    job._publish([local.stage(job, 2, directory="year=1/day=1").path])
+    assert values() == [1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job, "finish", lambda record: 1 / 0)
+        job.commit([local.stage(job, 3, directory="year=1/day=1")])
+    assert local.all_values() == [1, 2, 3] and values() == [3]
