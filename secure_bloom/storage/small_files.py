@@ -28,7 +28,9 @@ MAX_RECORD = 128 * 1024 * 1024  #: bytes of a file that lists others
 MAX_CONTAINERS, MAX_ITEMS = 2_000_000, 8_000_000  #: of JSON, in one file
 
 _MAX_CACHED = 16 * 1024 * 1024  # bytes
-_OLD_NS = 3 * 10**9  # the clocks of some filesystems advance in steps of two seconds
+# Clocks of some filesystems advance in steps of two seconds, and inodes are used again. The clock
+# of a file server may also be behind that of this machine, by minutes.
+_OLD_NS = 600 * 10**9
 _cached: Cache[tuple[tuple[int, ...], bytes]] = Cache(_MAX_CACHED)
 
 NO_FILE = "it is not a regular file, so it is not what its name says: remove it"
