@@ -10,8 +10,9 @@ import posixpath
 import re
 from dataclasses import dataclass
 
+from secure_bloom.storage.commit_record import CommitRecord
 from secure_bloom.storage.job_folder import JobFolder
-from secure_bloom.storage.visibility import CommitRecord, files_below, read_jobs
+from secure_bloom.storage.visibility import files_below, read_jobs
 
 STREAMS = "_streams"
 

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError, FormatError, error_location
+from secure_bloom.storage.commit_record import MAX_VALUES
 from secure_bloom.storage.hive_partitioning import partition_of
 from secure_bloom.storage.job_folder import REPLACING, JobFolder
 from secure_bloom.storage.small_files import (
@@ -26,7 +27,7 @@ from secure_bloom.storage.small_files import (
     read_small,
 )
 from secure_bloom.storage.table_names import STAGING, is_job_id, relative_path, table_of
-from secure_bloom.storage.visibility import COMMITTED, MAX_VALUES, STARTED, files_below, read_jobs
+from secure_bloom.storage.visibility import COMMITTED, STARTED, files_below, read_jobs
 
 _TAKEN = ("another job replaces the same files or partitions, or died while it did; run the job "
           "again")

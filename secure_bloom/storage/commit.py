@@ -57,6 +57,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import CommitError, SecureBloomError
 from secure_bloom.storage.batches import Batch, is_committed
+from secure_bloom.storage.commit_record import CommitRecord, signature
 from secure_bloom.storage.ending import STALE_AFTER
 from secure_bloom.storage.job_folder import COMMITTING, PROCESS
 from secure_bloom.storage.processes import this_process
@@ -65,15 +66,7 @@ from secure_bloom.storage.small_files import MAX_RECORD, read_unlinked
 from secure_bloom.storage.summary import CommitSummary, FilterTotals, StagedFile
 from secure_bloom.storage.table_names import SUCCESS, material_path, new_name, relative_path
 from secure_bloom.storage.versions import FileVersion
-from secure_bloom.storage.visibility import (
-    COMMITTED,
-    GIVEN_UP,
-    PENDING,
-    STARTED,
-    CommitRecord,
-    files_below,
-    signature,
-)
+from secure_bloom.storage.visibility import COMMITTED, GIVEN_UP, PENDING, STARTED, files_below
 
 _log = logging.getLogger("secure_bloom.spark")
 

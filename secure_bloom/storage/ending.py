@@ -15,6 +15,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import CommitError, UnsupportedError
 from secure_bloom.storage.batches import note_batch
+from secure_bloom.storage.commit_record import CommitRecord
 from secure_bloom.storage.job_folder import COMMITTING, PROCESS, JobFolder
 from secure_bloom.storage.leftovers import remove_leftovers
 from secure_bloom.storage.local_files import is_temporary
@@ -34,7 +35,6 @@ from secure_bloom.storage.visibility import (
     COMMITTED,
     GIVEN_UP,
     STARTED,
-    CommitRecord,
     JobState,
     files_below,
     read_jobs,

@@ -12,6 +12,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import ChangedMeanwhileError, CommitError, UnsupportedError
 from secure_bloom.storage import inside
 from secure_bloom.storage.claims import claim_files, claim_folder, claim_partitions
+from secure_bloom.storage.commit_record import signature
 from secure_bloom.storage.ending import SUFFIX, EndingJob
 from secure_bloom.storage.hive_partitioning import partition_of
 from secure_bloom.storage.job_folder import PROCESS
@@ -21,7 +22,7 @@ from secure_bloom.storage.summary import StagedFile
 from secure_bloom.storage.table_formats import find_table
 from secure_bloom.storage.table_names import relative_path
 from secure_bloom.storage.versions import FileVersion
-from secure_bloom.storage.visibility import data_files, signature, visible_files
+from secure_bloom.storage.visibility import data_files, visible_files
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,8 @@ from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.maintain import change
 from secure_bloom.parquet.header import encode_header
 from secure_bloom.reading.open_file import OpenFile
-from secure_bloom.storage.visibility import CommitRecord, data_files, signature
+from secure_bloom.storage.commit_record import CommitRecord, signature
+from secure_bloom.storage.visibility import data_files
 from secure_bloom.verify.measure import ColumnHashes
 from tests.counting import CountingHandler
 from tests.maintain.helpers import COLUMNS, ENCRYPTED, KEYS, KMS, SIGNED, TABLE, WAYS, without

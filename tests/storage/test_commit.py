@@ -18,9 +18,10 @@ from secure_bloom.spark import last_commit
 from secure_bloom.storage import files, job_folder, local_files
 from secure_bloom.storage.batches import Batch
 from secure_bloom.storage.commit import Job
+from secure_bloom.storage.commit_record import CommitRecord, signature
 from secure_bloom.storage.files import write_file
 from secure_bloom.storage.summary import FilterTotals
-from secure_bloom.storage.visibility import CommitRecord, data_files, files_below, signature
+from secure_bloom.storage.visibility import data_files, files_below
 from secure_bloom.writer import ParquetWriter
 from tests.storage.fixtures import ON_SERVER
 from tests.storage.stores import Died, Faults, coarse_store, everything_is_stale, later_jobs
@@ -307,7 +308,7 @@ def test_what_all_records_of_a_table_take_is_bounded(local, monkeypatch):
 
 
 def test_a_commit_writes_no_record_that_readers_would_refuse(local, monkeypatch):
-    monkeypatch.setattr("secure_bloom.storage.visibility.MAX_VALUES", (10, 20))
+    monkeypatch.setattr("secure_bloom.storage.commit_record.MAX_VALUES", (10, 20))
     job = local.job()
     files = [local.stage(job, value) for value in range(30)]
     with pytest.raises(CommitError, match="one commit cannot write 30 files and replace 0"):

@@ -18,9 +18,10 @@ from secure_bloom.errors import (
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.storage import inside
 from secure_bloom.storage.commit import Job
+from secure_bloom.storage.commit_record import CommitRecord, signature
 from secure_bloom.storage.files import write_file
 from secure_bloom.storage.table_names import new_name
-from secure_bloom.storage.visibility import CommitRecord, data_files, signature
+from secure_bloom.storage.visibility import data_files
 from tests.storage.stores import everything_is_stale
 
 ID = "ab" * 16
