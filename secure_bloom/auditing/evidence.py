@@ -17,7 +17,7 @@ from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.sbbf.hashing import hash_values
-from secure_bloom.sbbf.probes import parse_value
+from secure_bloom.sbbf.parsing import parse_value
 
 _DAYS = range(-25_567, 47_482)  #: the days of 1900 to 2099, as DATE values
 _NUMBERS = range(1_000_000)

@@ -19,7 +19,7 @@ from secure_bloom.cli.shared import echo, print_json
 from secure_bloom.datasets.search import FailedFile, Search
 from secure_bloom.display import is_terminal, listed
 from secure_bloom.pruning.predicates import find_field
-from secure_bloom.sbbf.probes import parse_values
+from secure_bloom.sbbf.parsing import parse_values
 from secure_bloom.storage.files import check_absent, open_output, resolve
 
 ROWS, PLACES = "rows", "places"  #: what is written

@@ -12,7 +12,7 @@ from secure_bloom.display import count, shown
 from secure_bloom.errors import ColumnError
 from secure_bloom.index import Index, IndexInfo, IndexRotation, UpdateResult
 from secure_bloom.index.integrity import IndexVerification
-from secure_bloom.sbbf.probes import parse_values
+from secure_bloom.sbbf.parsing import parse_values
 
 _SHOWN_PLACES = 50
 _SHOWN_GROUPS = 8

@@ -106,7 +106,7 @@ def probe(ctx: click.Context, file: str, values: tuple[str, ...], null: bool, ty
 
 def _parsed(texts: tuple[str, ...], index: BloomFilterIndex) -> Any:
     from secure_bloom.errors import ColumnError
-    from secure_bloom.sbbf.probes import parse_value
+    from secure_bloom.sbbf.parsing import parse_value
     if index.column_type is None:
         raise ColumnError("the column type is unknown, because the index is not part of a data "
                           "set: specify --type", file=index.path)

@@ -95,7 +95,7 @@ def probe(ctx: click.Context, paths: tuple[str, ...], column: str, value: str | 
     from secure_bloom.cli.many_files import files_of
     from secure_bloom.parquet.schema import find_column
     from secure_bloom.reading.open_file import OpenFile
-    from secure_bloom.sbbf.probes import parse_value
+    from secure_bloom.sbbf.parsing import parse_value
     text = line_from_stdin() if value is None else value
 
     def ask(file: OpenFile) -> dict[str, Any]:

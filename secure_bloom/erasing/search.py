@@ -26,7 +26,7 @@ from secure_bloom.index.planning import IndexUse
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.policy.requirement import Requirement
 from secure_bloom.reading.open_file import OpenFile
-from secure_bloom.sbbf.probes import parse_values
+from secure_bloom.sbbf.parsing import parse_values
 from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.threads import in_order, pool_for
 from secure_bloom.storage.versions import without_subtree

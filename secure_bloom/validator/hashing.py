@@ -11,7 +11,7 @@ from secure_bloom.errors import UnsupportedError
 from secure_bloom.sbbf.column_type import WIDTHS, ColumnType
 from secure_bloom.sbbf.conversion import convert_exactly
 from secure_bloom.sbbf.hashing import hash_values
-from secure_bloom.sbbf.probes import parse_value
+from secure_bloom.sbbf.parsing import parse_value
 
 _ARROW_TYPES = {"INT32": pa.int32(), "INT64": pa.int64(), "INT96": pa.timestamp("ns"),
                 "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "BYTE_ARRAY": pa.binary()}

@@ -1,7 +1,6 @@
 """Probe values that are converted to the type of a column: exactly, or not at all."""
 
 import decimal
-import re
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,7 @@ from secure_bloom.sbbf.arrow_types import column_type_of
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.conversion import convert_exactly
 from secure_bloom.sbbf.options import BloomFilterOptions, normalize_options
-from secure_bloom.sbbf.probes import as_arrays, parse_values, value_hashes
+from secure_bloom.sbbf.probes import as_arrays, value_hashes
 from secure_bloom.sbbf.sizing import false_positive_deviation
 
 DATE64 = ColumnType("INT64", 0, pa.date64())  # Lance stores it as it is
@@ -48,40 +47,13 @@ def test_decimals_with_more_digits_than_arrow_has_are_unknown():
     assert convert_exactly(wide, column_type_of(pa.decimal256(40, 30))).to_pylist() == [None]
 
 
-# --- values as they are passed, or read from a text ----------------------------------------------
+# --- values as they are passed --------------------------------------------------------------------
 
 def test_arrays_of_a_kind_that_arrow_refuses_are_taken():
     [found] = as_arrays(np.array(7))
     assert found.to_pylist() == [7]
     [found] = as_arrays(np.array([1, 2], ">i4"))
     assert found.to_pylist() == [1, 2]
-
-
-@pytest.mark.parametrize(("texts", "arrow_type", "expected"), [
-    (["1", "2"], pa.int64(), [1, 2]),
-    (["00:00:01", "23:59"], pa.time32("s"), [1, 86_340]),
-    (["00:00:01.5"], pa.time64("ns"), [1_500_000_000]),
-    (["ab", "cd"], pa.binary(2), [b"ab", b"cd"]),
-    (["00000000-0000-0000-0000-000000000001"], pa.binary(16), [bytes(15) + b"\1"]),
-])
-def test_texts_are_read_as_values(texts, arrow_type, expected):
-    found = parse_values(texts, arrow_type)
-    assert found.type == arrow_type
-    if pa.types.is_time(arrow_type):
-        found = found.view(pa.int32() if arrow_type.bit_width == 32 else pa.int64())
-    assert found.to_pylist() == expected
-
-
-@pytest.mark.parametrize(("text", "arrow_type"), [
-    ("x", pa.int64()), ("24:00", pa.time32("s")), ("00:60", pa.time32("s")),
-    ("00:00:60", pa.time32("s")), ("00:00:00.5", pa.time32("s")), ("0:00", pa.time32("s")),
-    ("00:00:00.1234567890", pa.time64("ns")), ("abc", pa.binary(2)), ("abc", pa.binary(16))])
-def test_a_text_that_is_not_a_value_is_refused_with_its_number(text, arrow_type):
-    with pytest.raises(ValueError, match="^the value is not a valid " + re.escape(str(arrow_type))):
-        parse_values([text], arrow_type)
-    good = {pa.int64(): "1", pa.binary(2): "ab", pa.binary(16): "a" * 16}.get(arrow_type, "00:00")
-    with pytest.raises(ValueError, match="the value number 2 is not"):
-        parse_values([good, text], arrow_type)
 
 
 # --- options -------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Values given by a caller, and values written as text."""
+"""Values given by a caller."""
 
 import datetime
 import decimal
@@ -13,7 +13,7 @@ import pytest
 from secure_bloom import SplitBlockBloomFilter
 from secure_bloom.errors import ColumnError
 from secure_bloom.sbbf.column_type import PHYSICAL_TYPES, ColumnType
-from secure_bloom.sbbf.probes import as_arrays, is_scalar, parse_value
+from secure_bloom.sbbf.probes import as_arrays, is_scalar
 from tests.cases import for_each
 
 
@@ -105,42 +105,6 @@ def test_nested_values_are_no_values(values):
     assert array.to_pylist() == [None]
     with pytest.raises(ColumnError):
         as_arrays(values, strict=True)
-
-
-@pytest.mark.parametrize(("arrow_type", "text", "value"), [
-    (pa.int8(), "-128", -128), (pa.uint64(), str(2**64 - 1), 2**64 - 1), (pa.float32(), "1.5", 1.5),
-    (pa.float64(), "-0", -0.0), (pa.decimal128(5, 2), "1.5", decimal.Decimal("1.50")),
-    (pa.string(), "", ""), (pa.string(), "naïve", "naïve"), (pa.binary(), "raw", b"raw"),
-    (pa.binary(4), "four", b"four"), (pa.binary(16), "x" * 16, b"x" * 16),
-    (pa.binary(16), str(uuid.UUID(int=7)), uuid.UUID(int=7).bytes),
-    (pa.date32(), "2020-02-29", datetime.date(2020, 2, 29)),
-    (pa.time32("ms"), "01:02:03.5", datetime.time(1, 2, 3, 500_000)),
-    (pa.time64("us"), "01:02:03.000005", datetime.time(1, 2, 3, 5)),
-    (pa.timestamp("us"), "2020-02-29 01:02:03", datetime.datetime(2020, 2, 29, 1, 2, 3)),
-])
-def test_text_is_read_as_the_column_has_it(arrow_type, text, value):
-    scalar = parse_value(text, ColumnType("", getattr(arrow_type, "byte_width", 0)
-                                          if pa.types.is_fixed_size_binary(arrow_type) else 0,
-                                          arrow_type))
-    assert scalar.type == arrow_type
-    assert scalar.as_py() == value
-
-
-def test_text_with_a_zone():
-    column = ColumnType("INT64", 0, pa.timestamp("us", "UTC"))
-    for text in ("2020-01-01T00:00:00Z", "2020-01-01 09:00:00+09:00"):
-        assert parse_value(text, column).value == 1_577_836_800 * 10**6
-
-
-@pytest.mark.parametrize(("arrow_type", "text"), [
-    (pa.int8(), "128"), (pa.int64(), "1.5"), (pa.int64(), "SECRET"), (pa.uint8(), "-1"),
-    (pa.float64(), "SECRET"), (pa.decimal128(5, 2), "1.555"), (pa.decimal128(5, 2), "12345"),
-    (pa.date32(), "2020-02-30"), (pa.time32("ms"), "25:00"), (pa.binary(4), "SECRET"),
-    (pa.timestamp("us"), "SECRET"), (None, "SECRET")])
-def test_text_that_is_no_value_is_refused_and_not_repeated(arrow_type, text):
-    with pytest.raises(ValueError, match="value") as caught:
-        parse_value(text, ColumnType("INT32", 4, arrow_type))
-    assert text not in str(caught.value)
 
 
 @for_each("physical_type", PHYSICAL_TYPES)

@@ -85,7 +85,7 @@ class Column:
         return number.to_bytes(_SIZES[self.physical], "little", signed=number < 0)
 
     def words(self, value) -> str:
-        """The value as text, as :func:`secure_bloom.sbbf.probes.parse_value` takes it."""
+        """The value as text, as :func:`secure_bloom.sbbf.parsing.parse_value` takes it."""
         if isinstance(value, bytes):
             return value.decode("ascii")
         if isinstance(value, float):

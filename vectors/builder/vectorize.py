@@ -17,7 +17,7 @@ from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.sbbf.conversion import convert_exactly
 from secure_bloom.sbbf.hashing import hash_values
-from secure_bloom.sbbf.probes import parse_value
+from secure_bloom.sbbf.parsing import parse_value
 from vectors.builder import reference
 from vectors.builder.columns import LIMIT, Column
 from vectors.builder.vector import FileKeys, FileVector, Filter
