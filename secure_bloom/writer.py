@@ -102,8 +102,6 @@ class ParquetWriter(Summarized):
         The filters that :meth:`close` has written.
     summary : WriteSummary or None
         What was written, once the writer is closed.
-    stored_footer, magic : bytes
-        The footer as it is stored, and the last 4 bytes of the file, once the writer is closed.
 
     Raises
     ------
@@ -115,7 +113,7 @@ class ParquetWriter(Summarized):
     _output: Output | None = None
     _name = ""
     summary: WriteSummary | None = None
-    stored_footer = magic = b""
+    stored_footer = magic = b""  # for an index: as in :class:`.OpenFile`, once the writer is closed
 
     def __init__(self, path: FileTarget, schema: pa.Schema, *, sensitive: Sensitive = None,
                  bloom_filters: BloomFilters = None,

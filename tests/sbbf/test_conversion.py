@@ -47,7 +47,7 @@ def test_decimals_with_more_digits_than_arrow_has_are_unknown():
     assert convert_exactly(wide, column_type_of(pa.decimal256(40, 30))).to_pylist() == [None]
 
 
-# --- values as they are passed --------------------------------------------------------------------
+# --- values as they are passed -------------------------------------------------------------------
 
 def test_arrays_of_a_kind_that_arrow_refuses_are_taken():
     [found] = as_arrays(np.array(7))
