@@ -31,11 +31,13 @@ class Replacement:
     def __init__(self, path: str, mode: int, *, durable: bool = True, follow: bool = True):
         self._path = path_to_replace(path, follow=follow)
         self._durable = durable
+        # A hard link to a program that somebody put there must not make the content run (setuid).
+        self._bits = 0o7777 if follow else 0o777
         self.file = _open_temporary(self._path, mode if _regular(self._path) is None else 0o600)
 
     def finish(self) -> None:
         """Set the permissions and make the content durable."""
-        keep_permissions(self._path, self.file.fileno())
+        keep_permissions(self._path, self.file.fileno(), self._bits)
         if self._durable:
             os.fsync(self.file.fileno())
 
@@ -210,11 +212,12 @@ def sync_folder(folder: str) -> None:
 
 # --- file permissions ----------------------------------------------------------------------------
 
-def keep_permissions(path: str, descriptor: int) -> None:
+def keep_permissions(path: str, descriptor: int, bits: int = 0o7777) -> None:
     """Copy mode, owner, group and access control list from the file at a path to an open file.
 
     Only root can change a file's owner, or set an arbitrary group. If the group cannot be
     preserved, group permissions are removed. A link, pipe or similar has none to be kept.
+    Of the mode, only some ``bits`` are preserved.
     """
     old = _regular(path)
     if old is None:
@@ -222,7 +225,7 @@ def keep_permissions(path: str, descriptor: int) -> None:
     for owner, group in ((old.st_uid, -1), (-1, old.st_gid)):
         with contextlib.suppress(OSError):
             os.fchown(descriptor, owner, group)
-    mode, acl = stat.S_IMODE(old.st_mode), _acl(path)
+    mode, acl = old.st_mode & bits, _acl(path)
     if os.fstat(descriptor).st_gid != old.st_gid:
         mode, acl = mode & ~(stat.S_IRWXG | stat.S_ISGID), None
     if acl is not None:

@@ -158,6 +158,13 @@ def test_access_control_lists_are_kept(path):
     assert name not in os.listxattr(without)
 
 
+def test_a_file_of_a_table_does_not_run_with_the_rights_of_the_one_it_replaces(path):
+    path.touch()
+    path.chmod(0o6755)
+    write_file(pa_fs.LocalFileSystem(), str(path), b"program", follow=False)
+    assert mode(path) == 0o755
+
+
 def test_a_failure_leaves_file_and_mode(path):
     path.write_bytes(b"old")
     path.chmod(0o640)
