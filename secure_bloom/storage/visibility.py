@@ -183,34 +183,39 @@ def _visible(found: Mapping[str, pa_fs.FileInfo], jobs: Mapping[str, Mapping[str
     kept = sorted([path for path in found if not is_hidden(path)])
     if not any(jobs.values()):
         return {path: found[path] for path in kept}
-    placed = {path: _placed(path, places) for path in kept}
-    replacing: dict[tuple[str, str], list[CommitRecord]] = {one: [] for one in placed.values()}
+    replacing: dict[tuple[str, str], list[CommitRecord]] = {}
     for table, states in jobs.items():
+        folders = tuple(posixpath.join(name, "") for one, name in places.values() if one == table)
         for state in states.values():
             if state.record is not None:
                 for path in state.record.replaced:
-                    if (table, path) in replacing:
-                        replacing[table, path].append(state.record)
+                    if path.startswith(folders):
+                        replacing.setdefault((table, path), []).append(state.record)
 
-    def is_visible(path: str, info: pa_fs.FileInfo) -> bool:
-        table, name = placed[path]
+    def is_hidden_as(one: tuple[str, str], info: pa_fs.FileInfo) -> bool:
+        table, name = one
         job = job_of(name)
         state = None if job is None else jobs[table].get(job)
-        return not ((state is not None and state.hides(name))
-                    or any(record.replaces(name, info) for record in replacing[table, name]))
+        return (state is not None and state.hides(name)) \
+            or any(record.replaces(name, info) for record in replacing.get(one, ()))
 
-    return {path: found[path] for path in kept if is_visible(path, found[path])}
+    return {path: found[path] for path in kept
+            if not any(is_hidden_as(one, found[path]) for one in _names(path, places))}
 
 
-def _placed(path: str, places: Mapping[str, tuple[str, str]]) -> tuple[str, str]:
-    """Return the table of a file, and the file's path in it, by way of the last link."""
-    place = ""
+def _names(path: str, places: Mapping[str, tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the name of a file in the table, and in that to which the last link on its way leads.
+
+    Jobs of both may have written it: a folder is moved to another disk, for example.
+    """
+    ways = [""]
     if len(places) > 1:  # there are links, which is rare
         place = posixpath.dirname(path)
         while place not in places:
             place = posixpath.dirname(place)
-    table, name = places[place]
-    return table, posixpath.join(name, path[len(place):].lstrip("/"))
+        ways = [place, ""] if place else ways
+    return [(places[way][0], posixpath.join(places[way][1], path[len(way):].lstrip("/")))
+            for way in ways]
 
 
 def read_jobs(filesystem: pa_fs.FileSystem, table: str) -> dict[str, JobState]:

@@ -298,3 +298,13 @@ def test_what_a_link_in_a_table_leads_to_is_as_its_own_jobs_say(local, tmp_path_
         patch.setattr(job, "finish", lambda record: 1 / 0)
         job.commit([local.stage(job, 3, directory="year=1/day=1")])
     assert local.all_values() == [1, 2, 3] and values() == [3]
+
+
+def test_a_job_of_the_table_also_hides_what_a_link_leads_to(local, tmp_path_factory):
+    """A folder is moved to another disk before the job has ended."""
+    job = local.job()
+    job._publish([local.stage(job, 1, directory="day=1").path])
+    elsewhere = tmp_path_factory.mktemp("disk") / "day=1"
+    os.rename(f"{local.folder}/day=1", elsewhere)
+    os.symlink(elsewhere, f"{local.folder}/day=1")
+    assert local.all_values() == [1] and local.values() == []
