@@ -24,8 +24,7 @@ from secure_bloom.errors import (
     needs_extra,
 )
 from secure_bloom.keys.kms import check_endpoint, is_plain_http
-from secure_bloom.keys.per_process import PerProcess
-from secure_bloom.keys.remote import LONGEST_RESPONSE, RemoteKms, decoded, no_response
+from secure_bloom.keys.remote import LONGEST_RESPONSE, PerProcess, RemoteKms, decoded, no_response
 
 # An ARN names an account, whose owner decides what it unwraps.
 _ARN = re.compile(r"arn:[\w-]+:kms:[\w-]+:(\d{12}):(key|alias)/[\w/-]+", re.ASCII)

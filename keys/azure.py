@@ -35,9 +35,14 @@ from secure_bloom.errors import (
     installation,
     needs_extra,
 )
-from secure_bloom.keys.attempts import until_available
 from secure_bloom.keys.kms import check_endpoint, is_loopback, unwrap_locally, wrap_locally
-from secure_bloom.keys.remote import LONGEST_RESPONSE, RemoteKms, decoded, no_response
+from secure_bloom.keys.remote import (
+    LONGEST_RESPONSE,
+    RemoteKms,
+    decoded,
+    no_response,
+    until_available,
+)
 
 _ALGORITHM = "RSA-OAEP-256"
 # Before, the first requests of several threads could be sent with the body of one of them.

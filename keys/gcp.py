@@ -23,9 +23,14 @@ from secure_bloom.errors import (
     KmsUnavailableError,
     needs_extra,
 )
-from secure_bloom.keys.attempts import until_available
 from secure_bloom.keys.kms import check_endpoint, is_plain_http
-from secure_bloom.keys.remote import LONGEST_RESPONSE, RemoteKms, decoded, no_response
+from secure_bloom.keys.remote import (
+    LONGEST_RESPONSE,
+    RemoteKms,
+    decoded,
+    no_response,
+    until_available,
+)
 
 _PREFIX = "gcpkms:v1:"
 _KEY_RING = re.compile(r"projects/[a-z0-9.:-]+/locations/[a-z0-9-]+/keyRings/[\w-]{1,63}", re.ASCII)

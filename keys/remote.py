@@ -3,17 +3,42 @@
 from __future__ import annotations
 
 import base64
+import os
+import random
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from time import sleep
+from typing import Any, TypeVar
 
 from secure_bloom.errors import KeyRetrievalError, KmsUnavailableError, UnsupportedError
 from secure_bloom.keys.kms import KmsClient
-from secure_bloom.keys.per_process import PerProcess
 
 #: The most bytes that are read of one response. A result has a few hundred; an error may be a page.
 LONGEST_RESPONSE = 2**20
+_LONGEST_PAUSE = 10  # seconds, between two attempts
+
+_Result = TypeVar("_Result")
+
+
+class PerProcess:
+    """Makes a value when a process first needs it, and keeps it. Pickled without the value."""
+
+    def __init__(self) -> None:
+        self._made: tuple[int, Any] | None = None
+
+    def get(self, make: Callable[[], Any]) -> Any:
+        """Return this process's value.
+
+        Two threads may get here at once; each makes its own value, and one is kept.
+        """
+        made = self._made
+        if made is None or made[0] != os.getpid():
+            made = self._made = os.getpid(), make()
+        return made[1]
+
+    def __reduce__(self) -> tuple[type[PerProcess], tuple[()]]:
+        return PerProcess, ()
 
 
 class RemoteKms(KmsClient):
@@ -82,3 +107,16 @@ def no_response(error: Exception, address: str = "endpoint") -> KmsUnavailableEr
     """Return the error for a call that got no response."""
     return KmsUnavailableError(f"no response ({type(error).__name__}); check the network and the "
                                f"{address}, or try again later")
+
+
+def until_available(call: Callable[[], _Result], attempts: int) -> _Result:
+    """Call a function until it does not raise KmsUnavailableError, at most ``attempts`` times.
+
+    The pauses in between are at most 1, 2, 4, ... 10 seconds long, and at least half of that.
+    """
+    for pause in (min(2 ** number, _LONGEST_PAUSE) for number in range(attempts - 1)):
+        try:
+            return call()
+        except KmsUnavailableError:
+            sleep(pause * random.uniform(0.5, 1))
+    return call()

@@ -25,9 +25,8 @@ from secure_bloom.errors import (
     needs_extra,
 )
 from secure_bloom.json_text import decode_json
-from secure_bloom.keys.attempts import until_available
 from secure_bloom.keys.kms import check_endpoint
-from secure_bloom.keys.remote import LONGEST_RESPONSE, RemoteKms
+from secure_bloom.keys.remote import LONGEST_RESPONSE, RemoteKms, until_available
 from secure_bloom.storage.local_files import without_waiting
 
 # Transit's own rule. Names come from untrusted files: dots and slashes must not lead from the path

@@ -52,7 +52,7 @@ def _types(_ctx: click.Context, _option: click.Parameter,
            text: str | None) -> dict[str, pa.DataType]:
     if text is None:
         return {}
-    from secure_bloom.cli.csv_type_names import parse_types
+    from secure_bloom.cli.csv_types import parse_types
     try:
         return parse_types(text)
     except ValueError as error:

@@ -6,6 +6,8 @@ Not pyarrow's own scanner: it simplifies filters using statistics, and so loses 
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -14,17 +16,17 @@ import pyarrow as pa
 
 from secure_bloom.arrow import masking
 from secure_bloom.arrow.dictionaries import compact_dictionaries, filtered_rows
+from secure_bloom.arrow.leaves import contains, has_dictionary_in_list, is_list_view
 from secure_bloom.arrow.pages import projected_schema
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.arrow.views import filtered, taken
 from secure_bloom.datasets.dataset_file import DatasetFile, FileAccess, OpenedFile
-from secure_bloom.datasets.duckdb_versions import check_for_duckdb, warn_of_old_duckdb
 from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns, find_masked
 from secure_bloom.datasets.report import ScanReport, describe
 from secure_bloom.datasets.scan import NewReader, Rows, Scan
 from secure_bloom.datasets.selection import Selection
-from secure_bloom.display import Summarized, count
-from secure_bloom.errors import unknown_column
+from secure_bloom.display import Summarized, count, warn
+from secure_bloom.errors import UnsupportedError, unknown_column
 from secure_bloom.parquet.schema import check_names
 from secure_bloom.pruning.expressions import RowGroupFilter, columns_of
 from secure_bloom.pruning.predicates import Filters, condition_of
@@ -33,6 +35,7 @@ from secure_bloom.storage.versions import until_unchanged
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
+
 
 #: names to read, or expressions by the names of their results; None: all columns
 Columns: TypeAlias = "list[str] | Mapping[str, pc.Expression] | None"
@@ -261,3 +264,32 @@ def _projected(schema: pa.Schema, columns: Columns) -> pa.Schema:
         return known
     import pyarrow.dataset as ds
     return ds.InMemoryDataset(schema.empty_table()).scanner(columns).projected_schema
+
+
+# --- what DuckDB would read wrong -----------------------------------------------------------------
+
+_has_warned = False
+
+
+def warn_of_old_duckdb() -> None:
+    """Warn, once in a process, if a version of DuckDB is imported that returns wrong results."""
+    global _has_warned
+    version = str(getattr(sys.modules.get("duckdb"), "__version__", ""))
+    major = re.match(r"(\d+)\.", version)
+    if _has_warned or major is None or int(major[1]) >= 2:
+        return
+    _has_warned = True
+    warn(UserWarning(f"DuckDB {version} reads decimals of pyarrow data sets wrong, and loses NaN "
+                     "in filters; use DuckDB 2.0 or newer"))
+
+
+def check_for_duckdb(schema: pa.Schema) -> None:
+    """Raise UnsupportedError if DuckDB is imported, and would read a column wrong or break on it.
+
+    These are dictionaries in lists, which data sets have with list views only.
+    """
+    for field in schema if "duckdb" in sys.modules else ():
+        if has_dictionary_in_list(field.type) and contains(field.type, is_list_view):
+            raise UnsupportedError("DuckDB reads dictionaries in lists wrong, and in types with "
+                                   "list views values cannot replace them; leave the column out",
+                                   column=field.name)

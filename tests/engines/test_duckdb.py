@@ -8,7 +8,7 @@ import duckdb
 import pyarrow.compute as pc
 import pytest
 
-from secure_bloom.datasets import duckdb_versions
+from secure_bloom.datasets import scanner
 from tests.engines.conftest import ROW_GROUPS, ssn
 
 
@@ -62,7 +62,7 @@ def test_the_source_of_rows_can_be_queried(people):
 @pytest.fixture
 def imported(monkeypatch):
     """Set the version of DuckDB that seems to be imported; None: none is."""
-    monkeypatch.setattr(duckdb_versions, "_has_warned", False)
+    monkeypatch.setattr(scanner, "_has_warned", False)
 
     def set_version(version: str | None):
         module = None if version is None else SimpleNamespace(__version__=version)

@@ -1,6 +1,6 @@
 import pytest
 
-from secure_bloom.keys import attempts
+from secure_bloom.keys import remote
 from tests.servers.fixtures import vault
 
 __all__ = ["vault"]
@@ -10,5 +10,5 @@ __all__ = ["vault"]
 def pauses(monkeypatch):
     """The pauses between attempts of a KMS client, which are not made."""
     made = []
-    monkeypatch.setattr(attempts, "sleep", made.append)
+    monkeypatch.setattr(remote, "sleep", made.append)
     return made

@@ -22,7 +22,6 @@ from secure_bloom.spark.options.bloom_filters import parse_bloom_filters
 from secure_bloom.spark.options.columns import Columns, Path
 from secure_bloom.spark.options.conditions import named_values
 from secure_bloom.spark.options.encryption import keys_by_column, parse_encryption
-from secure_bloom.spark.options.files import AS_SPARK, parse_writer_options
 from secure_bloom.spark.options.kms import client_or_none, kms_client, kms_uri
 from secure_bloom.spark.options.options import (
     INDEX_COLUMNS,
@@ -32,12 +31,24 @@ from secure_bloom.spark.options.options import (
     OVERWRITTEN,
     PARTITION_BY,
     ROW_GROUP_SIZE,
+    SIZES,
+    SWITCHES,
+    SWITCHES_BY_COLUMN,
     UNIFORM_KEY,
     Options,
 )
 from secure_bloom.spark.options.policy import WritePolicy, parse_policy
 from secure_bloom.storage.hive_partitioning import folder_names
 from secure_bloom.storage.replacing import Overwrite, Partition
+
+_COMPRESSIONS = {"snappy": "snappy", "none": "none", "uncompressed": "none", "gzip": "gzip",
+                 "zstd": "zstd", "brotli": "brotli", "lz4": "lz4", "lz4_raw": "lz4"}
+_ENCODINGS = ("PLAIN", "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY",
+              "BYTE_STREAM_SPLIT", "RLE")
+_MAX_SIZE = 2 ** 31 - 1
+
+#: as Spark stores decimals: those of up to 18 digits as integers
+AS_SPARK = {"store_decimal_as_integer": True}
 
 
 @dataclass(frozen=True)
@@ -233,3 +244,54 @@ def _check_partition_by(options: Options, partition_by: Sequence[str],
             raise OptionError(f"column {name} is sensitive (key {keys[name]}), but its values "
                               "would be part of folder names: partition by another column",
                               option=PARTITION_BY)
+
+
+# --- options for the files: pyarrow's own writer options, under pyarrow's names -------------------
+
+def parse_writer_options(options: Options, columns: Columns) -> dict[str, Any]:
+    """Return keyword arguments for :class:`pyarrow.parquet.ParquetWriter`.
+
+    pyarrow checks whether they are compatible with each other and with the column types.
+
+    Raises OptionError if a value is not valid for the option, or a column does not exist.
+    """
+    compression = options.choice("compression", tuple(_COMPRESSIONS))
+    writer: dict[str, Any] = {**AS_SPARK, "compression": _COMPRESSIONS[compression]}
+    writer |= {name: options.boolean(name) for name in SWITCHES if name in options}
+    writer |= {name: _switch_by_column(options, name, columns)
+               for name in SWITCHES_BY_COLUMN if name in options}
+    writer |= {name: options.number(name, None, most=_MAX_SIZE)
+               for name in SIZES if name in options}
+    if "compression_level" in options:
+        writer["compression_level"] = options.number("compression_level", None,
+                                                     -_MAX_SIZE, _MAX_SIZE)
+    if "data_page_version" in options:
+        writer["data_page_version"] = options.choice("data_page_version", ("1.0", "2.0"))
+    if "column_encoding" in options:
+        writer["column_encoding"] = _column_encoding(options, columns)
+    return writer
+
+
+def _switch_by_column(options: Options, name: str, columns: Columns) -> bool | list[str]:
+    """Parse ``true``, ``false``, or the columns for which the option is true."""
+    if options.text(name).lower() in ("true", "false"):
+        return options.boolean(name)
+    return sorted({leaf.path for column in options.names(name)
+                   for leaf in columns.find(column, name)})
+
+
+def _column_encoding(options: Options, columns: Columns) -> str | dict[str, str]:
+    """Parse one encoding for all columns, or a JSON object of encodings by column."""
+    name = "column_encoding"
+    if not options.text(name).startswith("{"):
+        return options.choice(name, _ENCODINGS)
+    encodings: dict[str, str] = {}
+    form = '{"id": "DELTA_BINARY_PACKED"}'
+    for column, encoding in options.json_object(name, form).items():
+        if not isinstance(encoding, str):
+            raise OptionError(f"it must be a JSON object such as {form}", option=name)
+        for leaf in columns.find(column, name):
+            if encodings.setdefault(leaf.path, encoding) != encoding:
+                raise OptionError(f"column {leaf.path} has two encodings", option=name)
+    return {path: Options({name: encoding}).choice(name, _ENCODINGS)
+            for path, encoding in encodings.items()}
