@@ -66,15 +66,15 @@ def doctor(ctx: click.Context, kms: shared.OpenKms, key: str | None, as_json: bo
     """
     findings = [*_python(), _kernels(), *_extras(), *_spark(), *_keys(kms, key)]
     problems = [one for one in findings if one.state == "problem"]
-    if as_json:
-        shared.print_json({"findings": [asdict(one) for one in findings], "ok": not problems})
-    else:
-        for one in findings:
-            shared.echo(f"{_MARKS[one.state]:8}{one.subject}: {one.detail}")
-            if one.remedy:
-                shared.echo(f"{'':8}  {one.remedy}")
-        shared.echo(count(len(problems), "problem") if problems else "no problems")
+    summary = count(len(problems), "problem") if problems else "no problems"
+    shared.show(as_json, {"findings": [asdict(one) for one in findings], "ok": not problems},
+                lambda: "\n".join([*map(_line, findings), summary]))
     ctx.exit(shared.BAD if problems else 0)
+
+
+def _line(one: Outcome) -> str:
+    remedy = f"\n{'':8}  {one.remedy}" if one.remedy else ""
+    return f"{_MARKS[one.state]:8}{one.subject}: {one.detail}{remedy}"
 
 
 def _python() -> Iterator[Outcome]:

@@ -19,13 +19,12 @@ from secure_bloom.cli.shared import (
     Command,
     change_files,
     check_not_given,
-    echo,
     jobs_option,
     json_option,
     kms_options,
     names,
     policy_option,
-    print_json,
+    show,
 )
 
 if TYPE_CHECKING:
@@ -161,12 +160,9 @@ def _run(ctx: click.Context, path: str, operation: Callable[..., ReencryptResult
          jobs: int | None, as_json: bool, output: str | None, **options: Any) -> None:
     from secure_bloom.cli.encrypt_report import Done, render
 
-    def show(shown: Done | ReencryptResult) -> None:
+    def show_done(shown: Done | ReencryptResult) -> None:
         done = shown if isinstance(shown, Done) else Done(shown)
-        if as_json:
-            print_json(done.to_dict(path))
-        else:
-            echo(render(done))
+        show(as_json, done.to_dict(path), lambda: render(done))
 
     def run(advance: Callable[[float], None]) -> Done:
         share, start = _SHARE if audits and not dry_run else 1, perf_counter()
@@ -180,7 +176,7 @@ def _run(ctx: click.Context, path: str, operation: Callable[..., ReencryptResult
                          lambda fraction: advance(share + (1 - share) * fraction))
         return Done(result, audit=audit)
 
-    change_files(ctx, f"{ctx.info_name}ing {Path(path).name}", run, show)
+    change_files(ctx, f"{ctx.info_name}ing {Path(path).name}", run, show_done)
 
 
 def _with_estimate(path: str, plan: ReencryptResult, planning: float, jobs: int | None) -> Done:

@@ -12,15 +12,14 @@ import click
 
 from secure_bloom.cli.shared import (
     BAD,
-    echo,
     given_values,
     index_option,
     jobs_option,
     json_option,
     kms_options,
-    print_json,
     progress,
     reading_policy_option,
+    show,
     values_options,
 )
 from secure_bloom.cli.signing import Reports, sign_option
@@ -70,6 +69,7 @@ def erase(ctx: click.Context, path: str, column: str, given: tuple[str, ...], fi
     authenticate: then nothing was erased.
     """
     from secure_bloom.cli.origin import origin, read_policy, without_secrets
+    from secure_bloom.cli.report import render_erasure
     from secure_bloom.erasing.erase import erase
     from secure_bloom.erasing.erasure import MAX_SHARE
     from secure_bloom.erasing.search import parse_texts
@@ -87,11 +87,7 @@ def erase(ctx: click.Context, path: str, column: str, given: tuple[str, ...], fi
     evidence = {"origin": described, **result.to_dict()}
     reports.write(report, lambda: json.dumps(evidence, indent=2))
     reports.write(html, lambda: _page(result, described))
-    if as_json:
-        print_json(evidence)
-    else:
-        from secure_bloom.cli.report import render_erasure
-        echo(render_erasure(result))
+    show(as_json, evidence, lambda: render_erasure(result))
     ctx.exit(0 if dry_run or result.ok else BAD)
 
 

@@ -17,9 +17,9 @@ from secure_bloom.cli.shared import (
     given_values,
     json_option,
     kms_options,
-    print_json,
     progress,
     reading_policy_option,
+    show,
     values_options,
 )
 from secure_bloom.display import count
@@ -94,10 +94,7 @@ def _update(ctx: click.Context, path: str, label: str, as_json: bool,
     from secure_bloom.cli.index_report import render_update
     with progress(label) as advance:
         result = operation(advance)
-    if as_json:
-        print_json({"path": path, **result.to_dict()})
-    else:
-        echo(render_update(result))
+    show(as_json, {"path": path, **result.to_dict()}, lambda: render_update(result))
     ctx.exit(0 if result.ok else UNREADABLE)
 
 
@@ -119,10 +116,7 @@ def find(ctx: click.Context, path: str, column: str, given: tuple[str, ...], fil
     from secure_bloom.index import Index
     texts = given_values(given, file)
     result = found_places(Index.open(path, kms), column, texts)
-    if as_json:
-        print_json(result)
-    else:
-        echo(render_places(result))
+    show(as_json, result, lambda: render_places(result))
     ctx.exit(0 if result["may_contain"] else BAD)
 
 
@@ -139,10 +133,8 @@ def inspect(ctx: click.Context, path: str, kms: KmsClient | None, as_json: bool)
     from secure_bloom.cli.index_report import render_inspection
     from secure_bloom.index import Index
     found = Index.open(path, kms).inspect()
-    if as_json:
-        print_json({"path": path, "indexes": [one.to_dict() for one in found]})
-    else:
-        echo(render_inspection(found))
+    show(as_json, {"path": path, "indexes": [one.to_dict() for one in found]},
+         lambda: render_inspection(found))
     errors = [one.error for one in found if one.error is not None]
     for error in errors:
         echo(f"secure-bloom: error: {error}", err=True)
@@ -171,10 +163,7 @@ def verify(ctx: click.Context, path: str, sample: int, every: bool, integrity: b
     with progress(f"verifying {Path(path).name}") as advance:
         result = Index.open(path, kms).verify(None if every else sample, integrity=integrity,
                                               advance=advance)
-    if as_json:
-        print_json({"path": path, **result.to_dict()})
-    else:
-        echo(render_verification(result))
+    show(as_json, {"path": path, **result.to_dict()}, lambda: render_verification(result))
     ctx.exit(0 if result.ok else BAD)
 
 
@@ -188,11 +177,9 @@ def compact(ctx: click.Context, path: str, kms: KmsClient | None, as_json: bool)
     """
     from secure_bloom.index import Index
     merged = Index.open(path, kms).compact()
-    if as_json:
-        print_json({"path": path, "merged": merged})
-    else:
-        echo(f"{count(merged, 'segment')} merged" + (
-            "; secure-bloom index vacuum deletes their files" if merged else ""))
+    show(as_json, {"path": path, "merged": merged},
+         lambda: f"{count(merged, 'segment')} merged" + (
+             "; secure-bloom index vacuum deletes their files" if merged else ""))
 
 
 @_subcommand("Delete files that are not needed any more.")
@@ -208,7 +195,5 @@ def vacuum(ctx: click.Context, path: str, grace: float, kms: KmsClient | None,
     """
     from secure_bloom.index import Index
     deleted = Index.open(path, kms).vacuum(grace)
-    if as_json:
-        print_json({"path": path, "deleted": deleted})
-    else:
-        echo(f"{count(len(deleted), 'file')} deleted")
+    show(as_json, {"path": path, "deleted": deleted},
+         lambda: f"{count(len(deleted), 'file')} deleted")

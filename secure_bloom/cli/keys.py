@@ -9,11 +9,10 @@ import click
 from secure_bloom.cli.shared import (
     UNREADABLE,
     change_files,
-    echo,
     json_option,
     kms_options,
-    print_json,
     progress,
+    show,
 )
 
 if TYPE_CHECKING:
@@ -46,14 +45,11 @@ def keys_list(ctx: click.Context, path: str, kms: KmsClient | None, as_json: boo
     with progress("reading footers") as advance:
         inventory = list_master_keys(path, kms, advance=advance)
     indexes = [inspect_index(folder, None, {}) for folder in find_indexes(path)]
-    if as_json:
-        print_json({"path": path, **inventory.to_dict(), "indexes": [
-            {"path": one.path, "column": one.column, "is_encrypted": one.is_encrypted,
-             "master_key": one.master_key, "error": one.to_dict()["error"]} for one in indexes]})
-    else:
-        echo(render_inventory(inventory))
-        if indexes:
-            echo(render_keys(indexes))
+    record = {"path": path, **inventory.to_dict(), "indexes": [
+        {"path": one.path, "column": one.column, "is_encrypted": one.is_encrypted,
+         "master_key": one.master_key, "error": one.to_dict()["error"]} for one in indexes]}
+    show(as_json, record, lambda: "\n".join(
+        [render_inventory(inventory), *([render_keys(indexes)] if indexes else [])]))
     is_read = not inventory.failed and all(one.error is None for one in indexes)
     ctx.exit(0 if is_read else UNREADABLE)
 
@@ -90,13 +86,12 @@ def keys_rotate(ctx: click.Context, path: str, old: str, new: str, kms: KmsClien
         raise click.UsageError("the master keys are missing: specify --keys, or set "
                                "SECURE_BLOOM_KEYRING or SECURE_BLOOM_KMS")
 
-    def show(result: FolderRotation) -> None:
-        if as_json:
-            print_json({"path": path, "from": old, "to": new, **result.to_dict()})
-            return
-        echo(render_rotation(result, old))
-        if result.indexes is not None:
-            echo(render_rotated_indexes(result.indexes, result.not_updated))
+    def text(result: FolderRotation) -> str:
+        of_indexes = [] if result.indexes is None else [
+            render_rotated_indexes(result.indexes, result.not_updated)]
+        return "\n".join([render_rotation(result, old), *of_indexes])
 
     change_files(ctx, "rotating", lambda advance: rotate(
-        path, kms, old=old, new=new, dry_run=dry_run, advance=advance), show)
+        path, kms, old=old, new=new, dry_run=dry_run, advance=advance), lambda result: show(
+            as_json, {"path": path, "from": old, "to": new, **result.to_dict()},
+            lambda: text(result)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from secure_bloom.cli.shared import BAD, echo, json_option, line_from_stdin, print_json
+from secure_bloom.cli.shared import BAD, json_option, line_from_stdin, show
 from secure_bloom.display import count
 
 if TYPE_CHECKING:
@@ -38,10 +38,8 @@ def build(dataset: str, file: str, column: str, items: int, probability: float,
     """Write an index of a column of DATASET to FILE."""
     from secure_bloom.lance import build_index
     zones = build_index(dataset, column, file, items=items, probability=probability)
-    if as_json:
-        print_json({"file": file, "column": column, "zones": zones})
-    else:
-        echo(f"{file}: {count(zones, 'zone')} of {column}")
+    show(as_json, {"file": file, "column": column, "zones": zones},
+         lambda: f"{file}: {count(zones, 'zone')} of {column}")
 
 
 @lance.command()
@@ -62,16 +60,14 @@ def inspect(file: str, as_json: bool) -> None:
         "null_bitmap": index.has_null_bitmap,
         "zones": [zone._asdict() for zone in index.zones],
     }
-    if as_json:
-        print_json(result)
-        return
-    echo(f"{result['file']}\n"
-         f"  column {result['column'] or 'unknown'}, type {result['type'] or 'unknown'}\n"
-         f"  {count(len(index.zones), 'zone')}, {len(index.is_null()):,} of them with nulls; "
-         f"filters of {result['filter_bytes']:,} bytes for {result['items']:,} values at "
-         f"{result['probability']}\n"
-         f"  false positives expected: {result['expected_fpp']:.2g}\n"
-         f"{_ranges(index.zones)}".rstrip())
+    show(as_json, result, lambda: (
+        f"{result['file']}\n"
+        f"  column {result['column'] or 'unknown'}, type {result['type'] or 'unknown'}\n"
+        f"  {count(len(index.zones), 'zone')}, {len(index.is_null()):,} of them with nulls; "
+        f"filters of {result['filter_bytes']:,} bytes for {result['items']:,} values at "
+        f"{result['probability']}\n"
+        f"  false positives expected: {result['expected_fpp']:.2g}\n"
+        f"{_ranges(index.zones)}").rstrip())
 
 
 @lance.command()
@@ -95,12 +91,10 @@ def probe(ctx: click.Context, file: str, values: tuple[str, ...], null: bool, ty
     zones = set(index.is_null()) if null else set()
     if values or not null:
         zones.update(index.is_in(_parsed(values or (line_from_stdin(),), index)))
-    if as_json:
-        print_json({"file": index.path, "column": index.column, "may_contain": bool(zones),
-                    "zones": [zone._asdict() for zone in sorted(zones)], "of": len(index.zones),
-                    "fragments": index.fragment_ids})
-    else:
-        echo(_answer(zones, len(index.zones)))
+    show(as_json, {"file": index.path, "column": index.column, "may_contain": bool(zones),
+                   "zones": [zone._asdict() for zone in sorted(zones)], "of": len(index.zones),
+                   "fragments": index.fragment_ids},
+         lambda: _answer(zones, len(index.zones)))
     ctx.exit(0 if zones else BAD)
 
 

@@ -12,13 +12,12 @@ from secure_bloom.cli.shared import (
     Command,
     change_files,
     check_not_given,
-    echo,
     jobs_option,
     json_option,
     kms_options,
     names,
     policy_option,
-    print_json,
+    show,
 )
 
 if TYPE_CHECKING:
@@ -101,12 +100,6 @@ def _run(ctx: click.Context, path: str, label: str, operation: Callable[..., Mai
          *arguments: Any, dry_run: bool, jobs: int | None, as_json: bool, **options: Any) -> None:
     from secure_bloom.cli.report import render_changes
 
-    def show(result: MaintainResult) -> None:
-        if as_json:
-            print_json({"path": path, **result.to_dict()})
-        else:
-            echo(render_changes(result))
-
     def run(advance: Callable[[float], None]) -> MaintainResult:
         result = operation(path, *arguments, dry_run=dry_run, files_at_once=jobs, advance=advance,
                            **options)
@@ -114,4 +107,5 @@ def _run(ctx: click.Context, path: str, label: str, operation: Callable[..., Mai
             raise result.mistake
         return result
 
-    change_files(ctx, f"{label} {Path(path).name}", run, show)
+    change_files(ctx, f"{label} {Path(path).name}", run, lambda result: show(
+        as_json, {"path": path, **result.to_dict()}, lambda: render_changes(result)))

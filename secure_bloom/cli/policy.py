@@ -13,12 +13,11 @@ from secure_bloom.cli.shared import (
     UNREADABLE,
     UNUSED_RULES,
     Command,
-    echo,
     jobs_option,
     json_option,
     kms_options,
-    print_json,
     progress,
+    show,
 )
 
 if TYPE_CHECKING:
@@ -81,11 +80,9 @@ def check(ctx: click.Context, policy_file: str, path: str, is_schema: bool, at: 
     own_path = resolve(path)[1]
     is_one_file = [file.file for file in files] == [own_path]  # others have their own rules
     unused = usage.unused(rules.for_path(own_path) if is_one_file else rules)
-    if as_json:
-        print_json(to_dict(path, files, unused))
-    else:
-        echo("\n".join([_render_files(files), *_render_transition(_until(rules)),
-                        *_render_unused(unused)]))
+    show(as_json, to_dict(path, files, unused),
+         lambda: "\n".join([_render_files(files), *_render_transition(_until(rules)),
+                            *_render_unused(unused)]))
     ctx.exit(_exit_code(files) or (UNUSED_RULES if unused else 0))
 
 
@@ -106,10 +103,8 @@ def explain(policy_file: str, file: str, at: str | None, kms: KmsClient | None,
     leaves, path = _schema_of(file, kms)
     rules = rules.for_path(path if at is None else at)
     result = _explained(rules, leaves)
-    if as_json:
-        print_json({"policy": policy_file, "file": file, **result})
-    else:
-        echo(_render_explanation(result))
+    show(as_json, {"policy": policy_file, "file": file, **result},
+         lambda: _render_explanation(result))
 
 
 def _check_schema(ctx: click.Context, policy_file: str, path: str, at: str | None,
@@ -129,12 +124,10 @@ def _check_schema(ctx: click.Context, policy_file: str, path: str, at: str | Non
         encryption_or_plaintext(rules, leaves, plaintext=False)
     except PolicyError as found:
         error = str(found)
-    if as_json:
-        print_json({"path": path, "ok": error is None, "error": error, "unused_rules": unused,
-                    **result})
-    else:
-        echo("\n".join([_render_explanation(result) if error is None else error,
-                        *_render_unused(unused)]))
+    show(as_json, {"path": path, "ok": error is None, "error": error, "unused_rules": unused,
+                   **result},
+         lambda: "\n".join([_render_explanation(result) if error is None else error,
+                            *_render_unused(unused)]))
     ctx.exit(BAD if error is not None else UNUSED_RULES if unused else 0)
 
 

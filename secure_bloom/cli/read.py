@@ -13,8 +13,8 @@ from secure_bloom.cli.shared import (
     json_option,
     kms_options,
     line_from_stdin,
-    print_json,
     reading_options,
+    show,
 )
 
 if TYPE_CHECKING:
@@ -50,10 +50,7 @@ def inspect(ctx: click.Context, paths: tuple[str, ...], kms: KmsClient | None,
     if found.is_single:
         with OpenFile(paths[0], kms, require_encryption=require_encryption) as file:
             result = report.inspect_file(file)
-        if as_json:
-            print_json(result)
-        else:
-            echo(report.render_inspection(result))
+        show(as_json, result, lambda: report.render_inspection(result))
         return
     results = Results(found, "inspecting", kms, require_encryption, report.inspect_file)
     printer, totals = JsonFiles(), Totals()
@@ -107,10 +104,7 @@ def probe(ctx: click.Context, paths: tuple[str, ...], column: str, value: str | 
         ctx.exit(_probe_many(found, kms, require_encryption, column, ask, as_json))
     with OpenFile(paths[0], kms, require_encryption=require_encryption) as file:
         result = ask(file)
-    if as_json:
-        print_json(result)
-    else:
-        echo(report.render_probe(result))
+    show(as_json, result, lambda: report.render_probe(result))
     ctx.exit(0 if result["may_contain"] else BAD)
 
 

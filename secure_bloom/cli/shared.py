@@ -349,6 +349,14 @@ def print_json(result: dict[str, Any]) -> None:
     click.echo(json.dumps(result, indent=2, default=str))
 
 
+def show(as_json: bool, result: dict[str, Any], text: Callable[[], str]) -> None:
+    """Print the result of a command: with ``--json`` as one object, otherwise as text."""
+    if as_json:
+        print_json(result)
+    else:
+        echo(text())
+
+
 @contextmanager
 def progress(label: str, *, hidden: bool = False) -> Iterator[Callable[[float], None]]:
     """A progress bar on standard error, if that is a terminal; yields ``advance(fraction)``."""

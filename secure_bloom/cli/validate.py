@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from secure_bloom.cli.shared import BAD, echo, json_option, print_json, progress, write_report
+from secure_bloom.cli.shared import BAD, echo, json_option, progress, show, write_report
 
 if TYPE_CHECKING:
     from secure_bloom.validator import Case, CaseResult
@@ -60,10 +60,8 @@ def validate(ctx: click.Context, folder: Path | None, layers: tuple[str, ...], a
     with (validator.ExternalProgram(against, timeout=timeout or validator.TIMEOUT) if against
           else validator.SecureBloom()) as program, progress("validating") as advance:
         results = validator.run_cases(cases, program, advance)
-    if as_json:
-        print_json(validation_report.summary(results, program.name))
-    else:
-        echo(validation_report.render(results, program.name))
+    show(as_json, validation_report.summary(results, program.name),
+         lambda: validation_report.render(results, program.name))
     if junit is not None:
         write_report(junit, validation_report.junit(results, program.name))
     unexpected = _unexpected(results, known)

@@ -20,10 +20,10 @@ from secure_bloom.cli.shared import (
     kms_options,
     names,
     policy_option,
-    print_json,
     progress,
     refuse_given,
     requirement_option,
+    show,
     warnings_shown,
 )
 from secure_bloom.display import listed
@@ -147,12 +147,9 @@ def write(ctx: click.Context, source: str, target: str, kms: KmsClient | None,
             from None
     with OpenFile(target, kms if encryption or sensitive or policy else None) as parquet_file:
         result = report.inspect_file(parquet_file)
-    if as_json:
-        print_json({**written.to_dict(), **result})
-    else:
-        echo(report.render_inspection(result))
-        if written.open_columns and not plaintext:
-            echo(f"open to everyone: {listed(written.open_columns)}")
+    show(as_json, {**written.to_dict(), **result}, lambda: report.render_inspection(result))
+    if written.open_columns and not plaintext and not as_json:
+        echo(f"open to everyone: {listed(written.open_columns)}")
 
 
 def _encryption(footer_key: str | None, column_keys: tuple[str, ...],
