@@ -14,7 +14,7 @@ from threading import Lock, local
 from typing import Any
 
 from secure_bloom.crypto.aes_gcm import KEY_SIZES
-from secure_bloom.errors import KeyRetrievalError, KeyUnwrapError, SecureBloomError
+from secure_bloom.errors import NO_KEY, KeyRetrievalError, KeyUnwrapError, SecureBloomError
 from secure_bloom.keys.kek import KeyEncryptionKey
 from secure_bloom.keys.kms import KeyUnwrapper, KmsClient
 from secure_bloom.keys.material import DEFAULT_INSTANCE
@@ -124,6 +124,34 @@ class CachedKms(KmsClient):
 
     def __repr__(self) -> str:
         return f"<CachedKms of {type(self.kms).__name__}>"
+
+
+class RememberingKms(CachedKms):
+    """Keys for reading many files: the KMS is asked once for each key that it lacks or denies.
+
+    The answer is valid as long as this object is used, or until the client's
+    :meth:`~.KmsClient.cache_version` changes. Keys stay in the cache that all share.
+    """
+
+    def __init__(self, kms: CachedKms):
+        super().__init__(kms.kms, kms.lifetime)
+        self._unwrapped, self._keks = kms._unwrapped, kms._keks
+        self._denied: dict[Hashable, KeyRetrievalError] = {}
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
+        """Unwrap as :class:`CachedKms` does, or raise the error of the first time again."""
+        place = wrapped_key, master_key_identifier, self.cache_version()
+        known = self._denied.get(place)
+        if known is not None:
+            raise copy.copy(known) from known.__cause__
+        try:
+            return super().unwrap_key(wrapped_key, master_key_identifier)
+        except NO_KEY as error:
+            self._denied[place] = copy.copy(error)  # each file adds its own name
+            raise
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return RememberingKms, (CachedKms(self.kms, self.lifetime),)  # another process may get keys
 
 
 class _Cache:

@@ -9,8 +9,7 @@ from typing import Protocol, TypeAlias, TypeGuard
 from secure_bloom.crypto.aes_gcm import KEY_SIZES
 from secure_bloom.crypto.key_retriever import KeyRetriever
 from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError, KeyUnwrapError
-from secure_bloom.keys.cache import CachedKms, cached
-from secure_bloom.keys.denials import remembering_denials
+from secure_bloom.keys.cache import CachedKms, RememberingKms, cached
 from secure_bloom.keys.environment import NO_KEYS, NoKeys, cached_client, environment_kms
 from secure_bloom.keys.kms import KeyUnwrapper, can_unwrap, can_wrap, check_key, unwrap_locally
 from secure_bloom.keys.material import KeyMaterial, find_material
@@ -40,13 +39,13 @@ def open_keys(keys: Keys, *, remember_denials: bool = False) -> OpenKeys:
     environment, and NO_KEYS if that names none.
 
     With ``remember_denials``, a KMS is asked once for each key that it does not give; see
-    :func:`.remembering_denials`.
+    :class:`.RememberingKms`.
 
     Raises TypeError for anything else; ValueError if a URI is malformed, or a string is empty;
     KeyringError if the keyring cannot be read.
     """
     found = _opened(keys)
-    return remembering_denials(found) if remember_denials and isinstance(found, CachedKms) \
+    return RememberingKms(found) if remember_denials and isinstance(found, CachedKms) \
         else found
 
 
