@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -14,21 +14,19 @@ from secure_bloom.arrow.encrypted_columns import resolve_columns
 from secure_bloom.arrow.row_groups import DEFAULT_ROW_GROUP_ROWS
 from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.cli.csv_file import CsvFile
+from secure_bloom.encryption import Encryption
 from secure_bloom.errors import AuthenticationError, UnsupportedError, error_location
+from secure_bloom.keys.wrapping import WritingKeys
 from secure_bloom.policy.policy import NO_POLICY, Policy
 from secure_bloom.policy.requirement import RequireEncryption
 from secure_bloom.policy.sensitive import Sensitive, requested
 from secure_bloom.policy.slips import warn_of_unused_rules
 from secure_bloom.policy.writing import check_encryption, policy_for
 from secure_bloom.reader import ParquetFile
+from secure_bloom.sbbf.options import BloomFilters
 from secure_bloom.storage.files import check_absent, open_output, resolve
+from secure_bloom.storage.summary import WriteSummary
 from secure_bloom.writer import ParquetWriter
-
-if TYPE_CHECKING:
-    from secure_bloom.encryption import Encryption
-    from secure_bloom.keys.wrapping import WritingKeys
-    from secure_bloom.sbbf.options import BloomFilters
-    from secure_bloom.storage.summary import WriteSummary
 
 MAX_ROW_GROUP_BYTES = 512 * 1024 * 1024  # of Arrow data: bounds memory, whatever the size of a row
 

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 import pyarrow.fs as pa_fs
@@ -16,13 +16,11 @@ from secure_bloom.datasets.search import FailedFile
 from secure_bloom.datasets.sources import find_files
 from secure_bloom.display import is_terminal
 from secure_bloom.errors import SecureBloomError
+from secure_bloom.keys.kms import KmsClient
 from secure_bloom.keys.retrieval import open_keys
 from secure_bloom.policy.requirement import FolderChecks, Requirement
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.many_files import NO_FAULT_OF_A_FILE, Advance
-
-if TYPE_CHECKING:
-    from secure_bloom.keys.kms import KmsClient
 
 
 class FoundFile(NamedTuple):

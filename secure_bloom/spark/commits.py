@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pyarrow.fs as pa_fs
 
 from secure_bloom.spark.options.options import locate
+from secure_bloom.storage.files import FilePath
 from secure_bloom.storage.summary import CommitSummary, read_summary
-
-if TYPE_CHECKING:
-    import pyarrow.fs as pa_fs
-
-    from secure_bloom.storage.files import FilePath
 
 
 def last_commit(path: FilePath, filesystem: pa_fs.FileSystem | None = None) -> CommitSummary:

@@ -6,7 +6,6 @@ import base64
 import logging
 from collections.abc import Container, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 from secure_bloom.arguments import checks_arguments
 from secure_bloom.errors import (
@@ -18,13 +17,11 @@ from secure_bloom.errors import (
     error_location,
 )
 from secure_bloom.keys.cache import cached
+from secure_bloom.keys.kms import KeyUnwrapper
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.keys.retrieval import open_client
 from secure_bloom.spark.native.application import FACTORY, FACTORY_OPTION, READ, Application
-
-if TYPE_CHECKING:
-    from secure_bloom.keys.kms import KeyUnwrapper
-    from secure_bloom.storage.files import FilePath
+from secure_bloom.storage.files import FilePath
 
 _CALLS_AT_ONCE = 4
 _ERRORS = {"keys": KeyRetrievalError, "material": KeyNotFoundError, "tag": AuthenticationError,

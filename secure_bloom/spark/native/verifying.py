@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.fs as pa_fs
 
 from secure_bloom.arguments import checks_arguments
 from secure_bloom.crypto.modules import ModuleCipher
 from secure_bloom.display import Result
+from secure_bloom.encryption import EncryptionConfiguration
 from secure_bloom.errors import (
     EncryptionMismatchError,
     FileError,
@@ -22,13 +23,15 @@ from secure_bloom.errors import (
     error_location,
 )
 from secure_bloom.findings import Finding
+from secure_bloom.keys.cache import CachedKms
+from secure_bloom.keys.kms import KeyUnwrapper
 from secure_bloom.keys.material import find_material
 from secure_bloom.keys.retrieval import open_client
 from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, Disjoint, detect_filter, read_filter
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.redaction import has_readable_bounds
 from secure_bloom.parquet.schema import is_at_or_below
-from secure_bloom.policy.policy import as_policy
+from secure_bloom.policy.policy import Policy, as_policy
 from secure_bloom.policy.slips import RuleUsage, warn_of
 from secure_bloom.policy.violations import violations
 from secure_bloom.reading.open_file import OpenFile
@@ -36,7 +39,7 @@ from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normaliz
 from secure_bloom.spark.native.writing import checked_encryption
 from secure_bloom.spark.options.encryption import keys_by_column
 from secure_bloom.spark.options.options import without_file_scheme
-from secure_bloom.storage.files import resolve
+from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.hive_partitioning import partition_values
 from secure_bloom.storage.summary_files import SUMMARY_NAMES
 from secure_bloom.storage.table_formats import is_deletion_vector
@@ -44,13 +47,6 @@ from secure_bloom.storage.table_names import is_hidden
 from secure_bloom.storage.versions import without_subtree
 from secure_bloom.storage.visibility import files_below
 from secure_bloom.verify.findings import new_finding
-
-if TYPE_CHECKING:
-    from secure_bloom.encryption import EncryptionConfiguration
-    from secure_bloom.keys.cache import CachedKms
-    from secure_bloom.keys.kms import KeyUnwrapper
-    from secure_bloom.policy.policy import Policy
-    from secure_bloom.storage.files import FilePath
 
 _FILES_AT_ONCE = 8
 

@@ -5,27 +5,23 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from secure_bloom.arguments import checks_arguments
 from secure_bloom.encryption import EncryptionConfiguration, UniformKey, as_configuration
 from secure_bloom.errors import PolicyError, UnsupportedError
+from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.keys.retrieval import open_client
-from secure_bloom.keys.wrapping import KeyEncryptionKeys
-from secure_bloom.policy.policy import as_policy
+from secure_bloom.keys.wrapping import KeyEncryptionKeys, WritingKeys
+from secure_bloom.policy.policy import Policy, as_policy
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
 from secure_bloom.spark.native.application import FACTORY, FACTORY_OPTION, WRITE, Application
 from secure_bloom.spark.native.policies import policy_content
 from secure_bloom.spark.options.options import ENABLED, FPP, NDV
 from secure_bloom.spark.options.options import MAX_BYTES as MAX_BYTES_OPTION
-
-if TYPE_CHECKING:
-    from secure_bloom.keys.cache import CachedKms
-    from secure_bloom.keys.wrapping import WritingKeys
-    from secure_bloom.policy.policy import Policy
-    from secure_bloom.storage.files import FilePath
+from secure_bloom.storage.files import FilePath
 
 _DEFAULT_BYTES = 1024 * 1024  # parquet-java's default bound for the size of a filter
 _CANDIDATES = 12  # sizes that parquet-java tries at once: down to 512 bytes by default
