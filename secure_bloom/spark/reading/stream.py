@@ -208,25 +208,12 @@ class FailingStreamReader(DataSourceStreamReader):
     def __init__(self, error: Exception):
         self._error = error
 
-    def initialOffset(self) -> NoReturn:
-        """Raise the error. Spark calls this first."""
-        self._raise()
-
-    def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> NoReturn:
-        """Raise the error. Spark calls this first, if there is a checkpoint."""
-        self._raise()
-
-    def partitions(self, start: Offset, end: Offset) -> NoReturn:
-        """Raise the error. Spark calls this first, if a batch is to be repeated."""
-        self._raise()
-
-    def read(self, partition: InputPartition) -> NoReturn:
-        """Raise the error."""
-        self._raise()
-
     @plain_errors()
-    def _raise(self) -> NoReturn:
+    def _raise(self, *_: object, **__: object) -> NoReturn:
         raise self._error
+
+    # Spark calls first: without a checkpoint, with one, and if a batch is to be repeated.
+    initialOffset = latestOffset = partitions = read = _raise
 
 
 def _name(folder: Folder, file: DataFile) -> str:
