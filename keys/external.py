@@ -20,6 +20,7 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     UnsupportedError,
 )
+from secure_bloom.json_text import decode_once
 from secure_bloom.storage.files import (
     FileTarget,
     Output,
@@ -172,7 +173,7 @@ def _checked(where: str) -> Iterator[None]:
 
 def _parsed(data: bytes, where: str) -> dict[str, str]:
     try:
-        materials = parse_json(data, decode=_decode)
+        materials = parse_json(data, decode=decode_once)
     except ValueError:
         materials = None
     if not isinstance(materials, dict) \
@@ -180,12 +181,3 @@ def _parsed(data: bytes, where: str) -> dict[str, str]:
         raise KeyRetrievalError("this is not valid key material: it is not a JSON object of "
                                 "strings", file=where)
     return materials
-
-
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    if len(dict(pairs)) < len(pairs):  # parsers differ: some take the first, some the last
-        raise ValueError("a name occurs twice")
-    return dict(pairs)
-
-
-_decode = json.JSONDecoder(object_pairs_hook=_unique).decode

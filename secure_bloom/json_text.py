@@ -27,6 +27,17 @@ def decode_json(text: str | bytes | bytearray, decode: Callable[[str], Any] = js
     return decode(text)
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is listed twice")
+    return found
+
+
+#: refuses an object with a name twice: parsers differ, as some take the first, some the last
+decode_once = json.JSONDecoder(object_pairs_hook=_once).decode
+
+
 def _depth(text: str) -> int:
     brackets = _BRACKET.findall(_STRING.sub("", text))
     return max(accumulate(1 if one in "[{" else -1 for one in brackets), default=0)

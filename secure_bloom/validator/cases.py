@@ -6,7 +6,6 @@ otherwise a typo would silently disable a vector.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from secure_bloom.errors import FormatError
-from secure_bloom.json_text import decode_json
+from secure_bloom.json_text import decode_json, decode_once
 
 Answer = tuple[str, dict[str, Any]]  #: an outcome and its output
 
@@ -203,7 +202,7 @@ def load_cases(folder: Path, layers: Iterable[str] = ()) -> list[Case]:
 
 def _load(path: Path, layer: str) -> list[Case]:
     try:
-        content = decode_json(path.read_text(encoding="utf-8"), _decode)
+        content = decode_json(path.read_text(encoding="utf-8"), decode_once)
     except ValueError as error:
         raise FormatError(f"not valid JSON: {error}", file=str(path)) from None
     if layer not in _IN_OWN_FILES:
@@ -232,17 +231,6 @@ def _check_regular(path: Path, folder: Path) -> None:
 
 _KINDS_OF_FILES = {stat.S_IFIFO: "named pipe", stat.S_IFDIR: "folder", stat.S_IFSOCK: "socket",
                    stat.S_IFCHR: "device", stat.S_IFBLK: "device"}
-
-
-def _once(pairs: list[Any]) -> dict[str, Any]:
-    """Build a JSON object, rejecting duplicate names."""
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise ValueError("a name occurs twice in an object")
-    return result
-
-
-_decode = json.JSONDecoder(object_pairs_hook=_once).decode
 
 
 def _case(item: Any, layer: str, path: Path) -> Case:

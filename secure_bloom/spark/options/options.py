@@ -7,7 +7,6 @@ modules of this package define what the options mean.
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import suppress
@@ -18,7 +17,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.display import without_credentials
 from secure_bloom.errors import OptionError, UnsupportedError
-from secure_bloom.json_text import decode_json
+from secure_bloom.json_text import decode_json, decode_once
 from secure_bloom.storage.files import resolve
 
 FORMAT = "secure_parquet"
@@ -283,22 +282,13 @@ class Options(Mapping[str, str]):
     def json_object(self, name: str, form: str) -> dict[str, Any]:
         """Parse a JSON object without duplicate names; ``form`` is an example of it."""
         try:
-            value = decode_json(self[name], _decode)
+            value = decode_json(self[name], decode_once)
         except ValueError as error:
             raise OptionError(f"it is not a JSON object such as {form}: {error}",
                               option=name) from None
         if not isinstance(value, dict):
             raise OptionError(f"it must be a JSON object such as {form}", option=name)
         return value
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len({key for key, _ in pairs}) < len(pairs):
-        raise ValueError("a name is listed twice")
-    return dict(pairs)
-
-
-_decode = json.JSONDecoder(object_pairs_hook=_unique).decode
 
 
 def _similar(name: str, reading: bool) -> str:
