@@ -155,7 +155,7 @@ class _Entries:
         if self._kept is None:
             return leaf
         indices = leaf.indices
-        data = np.frombuffer(indices.buffers()[1] or b"", _dtype(indices.type)) \
+        data = np.frombuffer(indices.buffers()[1] or b"", indices.type.to_pandas_dtype()) \
             [indices.offset:indices.offset + len(indices)]
         valid = np.asarray(indices.is_valid())
         old = np.where(valid, data, 0)
@@ -187,10 +187,6 @@ def _zero(value_type: pa.DataType) -> pa.Array:
         return pa.nulls(1, value_type)
     buffers = [pa.py_buffer(bytes(64))] * (value_type.num_buffers - 1)
     return pa.Array.from_buffers(value_type, 1, [None, *buffers])
-
-
-def _dtype(index_type: pa.DataType) -> np.dtype:
-    return np.dtype(index_type.to_pandas_dtype())
 
 
 def _taken(dictionary: pa.Array, numbers: np.ndarray) -> pa.Array:

@@ -53,8 +53,10 @@ def render_page(result: AuditResult, origin: str = "") -> str:
     ``origin`` is HTML that says where the report comes from.
     """
     columns = _of_interest(result)
-    parts = [_head(result), origin, _verdict(result), _cards(result), _findings(result),
-             _totals(result), _table(result, columns), _pictures(columns), _not_checked(result)]
+    totals = table("Columns", TOTALS_HEADER, list(map(totals_row, result.totals())), _MAX_TOTALS,
+                   "columns", "totals")
+    parts = [_head(result), origin, _verdict(result), _cards(result), _findings(result), totals,
+             _table(result, columns), _pictures(columns), _not_checked(result)]
     return html_page(f"Audit of {result.path}", parts)
 
 
@@ -131,11 +133,6 @@ def _sentence(text: str) -> str:
 
 
 # --- files and columns ---------------------------------------------------------------------------
-
-def _totals(result: AuditResult) -> str:
-    return table("Columns", TOTALS_HEADER, list(map(totals_row, result.totals())), _MAX_TOTALS,
-                 "columns", "totals")
-
 
 def _of_interest(result: AuditResult) -> dict[str, _Filters]:
     """The columns that are sensitive or have filters, in the order of the files."""

@@ -122,7 +122,7 @@ def _extras() -> Iterator[Outcome]:
 
 
 def _spark() -> Iterator[Outcome]:
-    if not _is_installed("pyspark"):
+    if _package("pyspark", "", is_required=False).state != "ok":
         return
     yield _java()
     from secure_bloom.spark.worker_python import fault
@@ -134,10 +134,6 @@ def _spark() -> Iterator[Outcome]:
         yield Outcome("Python of Spark's workers", "note", f"{python} {why}",
                       f"in local mode, {sys.executable} is used instead; on a cluster, set "
                       "PYSPARK_PYTHON to a Python that has it")
-
-
-def _is_installed(name: str) -> bool:
-    return _package(name, "", is_required=False).state == "ok"
 
 
 def _java() -> Outcome:

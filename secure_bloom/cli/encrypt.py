@@ -159,6 +159,8 @@ def _run(ctx: click.Context, path: str, operation: Callable[..., ReencryptResult
          kms: KmsClient | None, rules: str | None, *, audits: bool, dry_run: bool,
          jobs: int | None, as_json: bool, output: str | None, **options: Any) -> None:
     from secure_bloom.cli.encrypt_report import Done, render
+    from secure_bloom.reencryption.estimate import estimate
+    from secure_bloom.storage.files import resolve
 
     def show_done(shown: Done | ReencryptResult) -> None:
         done = shown if isinstance(shown, Done) else Done(shown)
@@ -169,7 +171,8 @@ def _run(ctx: click.Context, path: str, operation: Callable[..., ReencryptResult
         result = operation(path, kms, output=output, dry_run=dry_run, files_at_once=jobs,
                            advance=lambda fraction: advance(share * fraction), **options)
         if dry_run:
-            return _with_estimate(path, result, perf_counter() - start, jobs)
+            planning = perf_counter() - start
+            return Done(result, estimate(result, resolve(path)[0], planning, jobs))
         if not audits:
             return Done(result)
         audit = _audited(output or path, kms, rules, jobs, result,
@@ -177,13 +180,6 @@ def _run(ctx: click.Context, path: str, operation: Callable[..., ReencryptResult
         return Done(result, audit=audit)
 
     change_files(ctx, f"{ctx.info_name}ing {Path(path).name}", run, show_done)
-
-
-def _with_estimate(path: str, plan: ReencryptResult, planning: float, jobs: int | None) -> Done:
-    from secure_bloom.cli.encrypt_report import Done
-    from secure_bloom.reencryption.estimate import estimate
-    from secure_bloom.storage.files import resolve
-    return Done(plan, estimate(plan, resolve(path)[0], planning, jobs))
 
 
 def _audited(path: str, kms: KmsClient | None, rules: str | None, jobs: int | None,

@@ -25,7 +25,6 @@ from secure_bloom.cli.shared import (
 from secure_bloom.cli.signing import Reports, sign_option
 
 if TYPE_CHECKING:
-    from secure_bloom.erasing.result import EraseResult
     from secure_bloom.index.planning import IndexUse
     from secure_bloom.keys.kms import KmsClient
 
@@ -68,10 +67,11 @@ def erase(ctx: click.Context, path: str, column: str, given: tuple[str, ...], fi
     file could not be read or written again, 4: a key is missing, 5: encrypted data does not
     authenticate: then nothing was erased.
     """
-    from secure_bloom.cli.origin import origin, read_policy, without_secrets
+    from secure_bloom.cli.origin import facts, origin, read_policy, without_secrets
     from secure_bloom.cli.report import render_erasure
     from secure_bloom.erasing.erase import erase
     from secure_bloom.erasing.erasure import MAX_SHARE
+    from secure_bloom.erasing.page import render_page
     from secure_bloom.erasing.search import parse_texts
     reports = Reports(sign, path, report, html)
     rules, digest = read_policy(policy)
@@ -86,15 +86,9 @@ def erase(ctx: click.Context, path: str, column: str, given: tuple[str, ...], fi
     result.path = without_secrets(result.path)
     evidence = {"origin": described, **result.to_dict()}
     reports.write(report, lambda: json.dumps(evidence, indent=2))
-    reports.write(html, lambda: _page(result, described))
+    reports.write(html, lambda: render_page(result, facts(described)))
     show(as_json, evidence, lambda: render_erasure(result))
     ctx.exit(0 if dry_run or result.ok else BAD)
-
-
-def _page(result: EraseResult, described: dict[str, str | None]) -> str:
-    from secure_bloom.cli.origin import facts
-    from secure_bloom.erasing.page import render_page
-    return render_page(result, facts(described))
 
 
 def _hash_key(file: BinaryIO) -> bytes:

@@ -79,9 +79,11 @@ def find(ctx: click.Context, paths: tuple[str, ...], column: str, given: tuple[s
     """
     from secure_bloom.cli.found_rows import PLACES, ROWS, FoundRows, values_for
     from secure_bloom.datasets.search import Search
+    from secure_bloom.storage.files import check_absent, resolve
     form = _format(output, form, of_files, only_count, as_json)
     if output is not None and not overwrite:
-        _check_absent(output)
+        with _refusing_to_replace():
+            check_absent(*resolve(output))
     texts = given_values(given, file)
     shown = [] if of_files or only_count else None if columns is None else names(columns)
     what = PLACES if of_files else ROWS
@@ -134,12 +136,6 @@ def _format(output: str | None, form: str | None, of_files: bool, only_count: bo
             raise click.UsageError("the suffix of the output file does not say its format: "
                                    "specify --format")
     return form
-
-
-def _check_absent(output: str) -> None:
-    from secure_bloom.storage.files import check_absent, resolve
-    with _refusing_to_replace():
-        check_absent(*resolve(output))
 
 
 @contextmanager

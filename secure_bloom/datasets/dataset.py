@@ -253,11 +253,6 @@ class Dataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no typ
             _streamed(right_dataset, right_on or on, right_by or by), on, by, tolerance, right_on,
             right_by)
 
-    def _check_compared(self, names: list[str]) -> None:
-        """Raise KeyRetrievalError if one of these columns is masked in a file."""
-        for file in self._files:
-            file.check_compared(names)
-
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.scanner().__arrow_c_stream__(requested_schema)
 
@@ -278,5 +273,6 @@ def _streamed(dataset: ds.Dataset, *compared: str | list[str]) -> ds.Dataset:
     if not isinstance(dataset, Dataset):
         return dataset
     for names in compared:
-        dataset._check_compared([names] if isinstance(names, str) else list(names))
+        for file in dataset._files:
+            file.check_compared([names] if isinstance(names, str) else list(names))
     return ds.InMemoryDataset(dataset.scanner().to_reader())

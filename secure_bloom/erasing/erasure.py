@@ -199,7 +199,8 @@ class Erasure:
             return []
         try:
             rewritten = list(self.rewrite(job, found, advance))
-            _remove_checksums(self.filesystem, rewritten)
+            for one in rewritten if self.filesystem.type_name == "local" else ():
+                remove_checksum(one.file.file)
             remove()
         except BaseException:
             job.abort()
@@ -267,9 +268,3 @@ def _check_share(found: Occurrences, max_share: float) -> None:
 def _hash(key: bytes, value: Any) -> str:
     data = value if isinstance(value, bytes) else str(value).encode()
     return hmac.digest(key, data, "sha256").hex()
-
-
-def _remove_checksums(filesystem: pa_fs.FileSystem, rewritten: list[Rewritten]) -> None:
-    if filesystem.type_name == "local":
-        for one in rewritten:
-            remove_checksum(one.file.file)

@@ -55,11 +55,9 @@ class LeftoverSearch:
             skip = found.files.get(path, ())
             return file.num_rows, groups_with_removed(file, removed, skip)
 
-        for path, (rows, groups) in self._each(look, self._paths() if removed else []).items():
+        paths = parquet_files(self._filesystem, self._path) if removed else []
+        for path, (rows, groups) in self._each(look, paths).items():
             found.add(path, rows, dict.fromkeys(groups, 0))
-
-    def _paths(self) -> list[str]:
-        return parquet_files(self._filesystem, self._path)
 
     def _each(self, work: Callable[[OpenFile, str], Outcome], paths: list[str]) \
             -> dict[str, Outcome]:

@@ -95,7 +95,7 @@ class VersionedFile:
         if self.version is None or last_read is self._last_checked:
             return
         if isinstance(self.file, pa.OSFile):
-            is_same = _descriptor_version(self.file.fileno()) == self.version
+            is_same = _stat_version(os.fstat(self.file.fileno())) == self.version
         else:
             is_same = not self.is_replaced()
         if not is_same:
@@ -325,10 +325,6 @@ def _is_local(filesystem: pa_fs.FileSystem) -> bool:
         return bool(filesystem.type_name == "local")
     protocol = getattr(handler.fs, "protocol", ())  # several: pyarrow's type_name has all of them
     return "file" in ((protocol,) if isinstance(protocol, str) else protocol)
-
-
-def _descriptor_version(descriptor: int) -> FileVersion:
-    return _stat_version(os.fstat(descriptor))
 
 
 def _stat_version(found: os.stat_result) -> FileVersion:

@@ -50,8 +50,9 @@ class ExternalProgram:
         """
         if self._process is None:
             self._process = LineProcess(self._command)
+        limit = max(_MAX_REPLY, 2 * len(json.dumps(case.output)))  # bytes, wrong replies included
         try:
-            reply = self._process.ask(_request(case), self._timeout, _max_reply(case))
+            reply = self._process.ask(_request(case), self._timeout, limit)
         except BadReply:
             self._stop(kill=True)
             raise
@@ -111,11 +112,6 @@ def _text(value: object) -> str:
 
 
 # --- replies -------------------------------------------------------------------------------------
-
-def _max_reply(case: Case) -> int:
-    """Return the largest length of a reply in bytes, wrong ones included."""
-    return max(_MAX_REPLY, 2 * len(json.dumps(case.output)))
-
 
 def _output(case: Case, kinds: dict[str, str], values: dict[str, str]) -> dict[str, Any]:
     if "filters" in kinds:
