@@ -27,12 +27,12 @@ from secure_bloom.arrow.encrypted_columns import (
     resolve_columns,
 )
 from secure_bloom.arrow.encryption import file_encryption
-from secure_bloom.arrow.filter_writer import FilterWriter, HashObserver
 from secure_bloom.arrow.masking import check_writable
 from secure_bloom.arrow.page_writer import Sink, as_written, leaves_with_nan, open_page_writer
 from secure_bloom.arrow.row_groups import as_row_groups
 from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.arrow.streams import ArrowData, open_stream
+from secure_bloom.arrow.table_filters import FilterWriter, HashObserver
 from secure_bloom.arrow.views import without_nested_views
 from secure_bloom.arrow.writer_options import WriterOptions, check_options, check_page_size
 from secure_bloom.display import Summarized, shown, without_credentials
