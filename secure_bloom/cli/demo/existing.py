@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from secure_bloom import Policy, audit, encrypt, read_table
-from secure_bloom.cli.demo.story import Bar, Bars, Code, Story
+from secure_bloom.cli.demo.story import Bar, Bars, Code, Tour
 from secure_bloom.display import count
-from secure_bloom.keys import Keyring
 
 
-def encrypt_and_audit(story: Story, flights: pa.Table, output: Path, keyring: Keyring) -> None:
+def encrypt_and_audit(tour: Tour) -> None:
     """Write plaintext files as pyarrow does, encrypt them where they are, and audit them twice."""
-    folder = output / "flights-by-month"
-    pq.write_to_dataset(flights, folder, partition_cols=["month"], use_threads=False,
+    story = tour.story
+    folder = tour.output / "flights-by-month"
+    pq.write_to_dataset(tour.flights, folder, partition_cols=["month"], use_threads=False,
                         basename_template="flights-{i}.parquet",
                         existing_data_behavior="delete_matching")
     policy = Policy(footer_key="footer", encrypted_footer=True,
@@ -28,9 +26,9 @@ def encrypt_and_audit(story: Story, flights: pa.Table, output: Path, keyring: Ke
               "each footer, and one for each column of tail numbers.")
     story.add(Code('encrypt("flights-by-month", keyring, policy="policy.toml")'))
     start = time.monotonic()
-    done = encrypt(folder, keyring, policy=policy, progress=False)
+    done = encrypt(folder, tour.keyring, policy=policy, progress=False)
     seconds = time.monotonic() - start
-    after = audit(folder, keyring, policy=policy).errors
+    after = audit(folder, tour.keyring, policy=policy).errors
     story.say(f"{count(len(done.changed), 'file')} of {done.bytes / 1e6:.1f} MB were encrypted in "
               f"{seconds:.1f} s. Their pages stay as they are and are not decoded, except those of "
               "tail numbers, for their new Bloom filters.")
@@ -39,6 +37,6 @@ def encrypt_and_audit(story: Story, flights: pa.Table, output: Path, keyring: Ke
         Bar("encrypted", after, f"{after:,}", "protected"))))
     story.highlight(f"{before:,} → {after:,}", "errors of the audit before and after the files "
                     "are encrypted")
-    rows = read_table(folder, keyring, columns=["flight"], policy=policy).num_rows
-    if rows != flights.num_rows:
-        raise AssertionError(f"{rows} rows were read, but there are {flights.num_rows}")
+    rows = read_table(folder, tour.keyring, columns=["flight"], policy=policy).num_rows
+    if rows != tour.flights.num_rows:
+        raise AssertionError(f"{rows} rows were read, but there are {tour.flights.num_rows}")

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from secure_bloom import EncryptionConfiguration, SplitBlockBloomFilter, audit, seal
-from secure_bloom.cli.demo.story import Bar, Bars, Code, Story
+from secure_bloom.cli.demo.story import Bar, Bars, Code, Tour
 from secure_bloom.errors import FormatError
 from secure_bloom.examples.leaking_file import leaking_file
-from secure_bloom.keys import NO_KEYS, Keyring
+from secure_bloom.keys import NO_KEYS
 from secure_bloom.parquet.header import decode_header
 from secure_bloom.parquet.schema import find_column
 from secure_bloom.reading.open_file import OpenFile
@@ -20,25 +19,26 @@ from secure_bloom.reading.open_file import OpenFile
 _ROW_GROUP_ROWS = 100_000
 
 
-def make_and_find(story: Story, flights: pa.Table, output: Path, keyring: Keyring) -> None:
+def make_and_find(tour: Tour) -> None:
     """Write a file that leaks; guess, audit and seal it."""
-    path = output / "leak.parquet"
+    story = tour.story
+    path = tour.output / "leak.parquet"
     story.say("Some writers encrypt a column, but leave its Bloom filters in plaintext. This is "
               "such a file. An attacker without any key tries all tail numbers of five digits.")
     path.write_bytes(leaking_file(
-        flights, ["tailnum"], keyring, row_group_size=_ROW_GROUP_ROWS,
+        tour.flights, ["tailnum"], tour.keyring, row_group_size=_ROW_GROUP_ROWS,
         encryption=EncryptionConfiguration("footer", {"pii": ["tailnum"]}, plaintext_footer=True)))
     guesses = [f"N{number}" for number in range(10_000, 100_000)]
     before = _confirmed(path, guesses)
-    true = len(set(before) & set(pc.unique(flights["tailnum"]).to_pylist()))
+    true = len(set(before) & set(pc.unique(tour.flights["tailnum"]).to_pylist()))
     story.say(f"The filters confirm {len(before):,} of {len(guesses):,} guesses. {true:,} of them "
               "did fly, and the rest are false positives.")
     story.add(Code('audit("leak.parquet")\nseal("leak.parquet", keyring)'))
     [finding] = [one for one in audit(path).findings if one.kind == "leak"]
     story.say(f"The audit needs no key to find it. It says: {finding.message}. What it advises: "
               f"{finding.remedy}.")
-    seal(path, keyring)
-    after, errors = _confirmed(path, guesses), audit(path, keyring).findings
+    seal(path, tour.keyring)
+    after, errors = _confirmed(path, guesses), audit(path, tour.keyring).findings
     story.add(Bars(f"Confirmed by the filters, of {len(guesses):,} guesses", (
         Bar("plaintext filters", len(before), f"{len(before):,}", "leaking"),
         Bar("sealed", len(after), f"{len(after):,}", "protected"))))

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from secure_bloom import ParquetFile
-from secure_bloom.cli.demo.story import Code, Story
+from secure_bloom.cli.demo.story import Code, Story, Tour
 from secure_bloom.display import count
 from secure_bloom.errors import installation
 from secure_bloom.examples.flights import AIRCRAFT, ROW_GROUP_ROWS
@@ -22,8 +22,9 @@ from secure_bloom.keys import Keyring
 from secure_bloom.policy import Policy
 
 
-def write_and_read(story: Story, flights: pa.Table, output: Path, keyring: Keyring) -> None:
+def write_and_read(tour: Tour) -> None:
     """Write and read the flights in a Spark session, if Spark and Java are installed."""
+    story, output = tour.story, tour.output
     if missing := _missing():
         story.say(f"Skipped: {missing}")
         return
@@ -34,7 +35,7 @@ def write_and_read(story: Story, flights: pa.Table, output: Path, keyring: Keyri
     with _standard_error_to(output / "spark.log"):
         session = _session()
         try:
-            _job(story, session, flights, output / "flights-spark", keyring)
+            _job(story, session, tour.flights, output / "flights-spark", tour.keyring)
         finally:
             session.stop()
 

@@ -7,9 +7,13 @@ import time
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeAlias
 
 import click
+import pyarrow as pa
+
+from secure_bloom.keys import Keyring
 
 _WIDTH = 98  # characters
 _BAR = 40
@@ -141,6 +145,26 @@ class Story:
         """Add a part to the chapter, and print it."""
         self.chapters[-1].parts.append(part)
         click.echo(_on_terminal(part))
+
+
+@dataclass
+class Tour:
+    """What the chapters share: the story, the data, and where files and keys are."""
+
+    story: Story
+    flights: pa.Table
+    output: Path
+    keyring: Keyring
+
+    @property
+    def file(self) -> Path:
+        """All flights in one file."""
+        return self.output / "flights.parquet"
+
+    @property
+    def table(self) -> Path:
+        """All flights in one file for each day."""
+        return self.output / "flights-by-day"
 
 
 def _on_terminal(part: Part) -> str:

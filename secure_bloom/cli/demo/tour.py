@@ -12,19 +12,17 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 import click
-import pyarrow as pa
 import pyarrow.compute as pc
 
 import secure_bloom
 from secure_bloom import ParquetFile
 from secure_bloom.cli import report
 from secure_bloom.cli.demo import existing, leak, spark
-from secure_bloom.cli.demo.story import Bar, Bars, Cells, Code, Output, Story
+from secure_bloom.cli.demo.story import Bar, Bars, Cells, Code, Output, Story, Tour
 from secure_bloom.display import count
 from secure_bloom.examples.flights import (
     AIRCRAFT,
@@ -39,26 +37,6 @@ from secure_bloom.reading.open_file import OpenFile
 
 _SHOWN = ("carrier", "flight", "tailnum", "dest")  # columns of the report
 _FILTERS = [("tailnum", "==", AIRCRAFT)]
-
-
-@dataclass
-class Tour:
-    """What the chapters share: the story, the data, and where files and keys are."""
-
-    story: Story
-    flights: pa.Table
-    output: Path
-    keyring: Keyring
-
-    @property
-    def file(self) -> Path:
-        """All flights in one file."""
-        return self.output / "flights.parquet"
-
-    @property
-    def table(self) -> Path:
-        """All flights in one file for each day."""
-        return self.output / "flights-by-day"
 
 
 _Chapter: TypeAlias = tuple[str, Callable[[Tour], None]]
@@ -78,21 +56,12 @@ def run(output: Path, *, with_spark: bool = True) -> Story:
 
 
 def _chapters(with_spark: bool) -> list[_Chapter]:
-    def through_spark(tour: Tour) -> None:
-        spark.write_and_read(tour.story, tour.flights, tour.output, tour.keyring)
-
-    def leaking(tour: Tour) -> None:
-        leak.make_and_find(tour.story, tour.flights, tour.output, tour.keyring)
-
-    def in_plaintext(tour: Tour) -> None:
-        existing.encrypt_and_audit(tour.story, tour.flights, tour.output, tour.keyring)
-
     return [("Write an encrypted file with Bloom filters", _write),
             ("Look up one aircraft", _look_up),
             ("SQL with DuckDB", _query),
-            *([("Write and read with Spark", through_spark)] if with_spark else []),
-            ("A leak, made and found", leaking),
-            ("Encrypt existing files", in_plaintext),
+            *([("Write and read with Spark", spark.write_and_read)] if with_spark else []),
+            ("A leak, made and found", leak.make_and_find),
+            ("Encrypt existing files", existing.encrypt_and_audit),
             ("An index of many files", _index),
             ("Erase the aircraft", _erase)]
 
