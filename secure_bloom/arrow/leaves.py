@@ -41,9 +41,7 @@ def leaf_types(t: pa.DataType) -> list[pa.DataType]:
 
 def has_dictionary(t: pa.DataType) -> bool:
     """Whether there are dictionaries at any depth."""
-    if isinstance(t, pa.BaseExtensionType):
-        return has_dictionary(t.storage_type)
-    return pa.types.is_dictionary(t) or (is_nested(t) and any(map(has_dictionary, _children(t))))
+    return contains(t, pa.types.is_dictionary)
 
 
 def is_list(t: pa.DataType) -> bool:
@@ -181,17 +179,19 @@ def _with_values_in_lists(t: pa.DataType) -> pa.DataType:
         return t
     if isinstance(t, pa.BaseExtensionType):
         return _with_values_in_lists(t.storage_type)
-    return _with_children(t, [(_with_values_in_lists if pa.types.is_struct(t) else _with_values)(
-        child) for child in _children(t)])
+    return _with_children(t, [_with_values_in_lists(child) if pa.types.is_struct(t)
+                              else _with_values(child, pa.types.is_dictionary)
+                              for child in _children(t)])
 
 
-def _with_values(t: pa.DataType) -> pa.DataType:
-    if not has_dictionary(t):
+def _with_values(t: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> pa.DataType:
+    """Return the type with values in the place of dictionaries of a kind."""
+    if not contains(t, is_kind):
         return t
     if isinstance(t, pa.BaseExtensionType):
-        return _with_values(t.storage_type)
+        return _with_values(t.storage_type, is_kind)
     return t.value_type if pa.types.is_dictionary(t) \
-        else _with_children(t, list(map(_with_values, _children(t))))
+        else _with_children(t, [_with_values(child, is_kind) for child in _children(t)])
 
 
 # --- half floats in dictionaries -----------------------------------------------------------------
@@ -203,8 +203,8 @@ def without_half_dictionaries(schema: pa.Schema) -> pa.Schema:
     """
     if not any(map(_has_half_dictionary, schema.types)):
         return schema
-    return pa.schema([field.with_type(_decoded_type(field.type)) for field in schema],
-                     schema.metadata)
+    return pa.schema([field.with_type(_with_values(field.type, _is_half_dictionary))
+                      for field in schema], schema.metadata)
 
 
 def decode_half_dictionaries(table: pa.Table) -> pa.Table:
@@ -225,19 +225,9 @@ def _decoded(array: pa.Array) -> pa.Array:
                         _has_half_dictionary)
 
 
-def _decoded_type(t: pa.DataType) -> pa.DataType:
-    if not _has_half_dictionary(t):
-        return t
-    if isinstance(t, pa.BaseExtensionType):
-        return _decoded_type(t.storage_type)
-    if pa.types.is_dictionary(t):
-        return t.value_type
-    return _with_children(t, [_decoded_type(child) for child in _children(t)])
+def _is_half_dictionary(t: pa.DataType) -> bool:
+    return pa.types.is_dictionary(t) and pa.types.is_float16(t.value_type)
 
 
 def _has_half_dictionary(t: pa.DataType) -> bool:
-    if isinstance(t, pa.BaseExtensionType):
-        return _has_half_dictionary(t.storage_type)
-    if pa.types.is_dictionary(t):
-        return pa.types.is_float16(t.value_type)
-    return is_nested(t) and any(_has_half_dictionary(child) for child in _children(t))
+    return contains(t, _is_half_dictionary)
