@@ -73,16 +73,20 @@ def as_row_groups(data: pa.Table | BatchStream, schema: pa.Schema, row_group_siz
     return row_groups(data.with_schema(schema), schema, rows)
 
 
-def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema, rows: int) \
-        -> Iterator[pa.Table]:
-    """Yield tables of this many rows, the last of fewer; one of MAX_WAITING_BYTES ends earlier."""
+def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema, rows: int,
+               max_bytes: int | None = None) -> Iterator[pa.Table]:
+    """Yield tables of this many rows, the last of fewer.
+
+    One of ``max_bytes`` of Arrow data, MAX_WAITING_BYTES by default, ends earlier.
+    """
+    max_bytes = max_bytes or MAX_WAITING_BYTES
     waiting = WaitingRows(schema)
     for batch in batches:
         while batch.num_rows:
             part = batch.slice(0, rows - waiting.rows)
             batch = batch.slice(part.num_rows)
             waiting.add(part)
-            if waiting.rows == rows or waiting.bytes >= MAX_WAITING_BYTES:
+            if waiting.rows == rows or waiting.bytes >= max_bytes:
                 yield waiting.take()
     if waiting.rows:
         yield waiting.take()

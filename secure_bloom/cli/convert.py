@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from secure_bloom.arrow.encrypted_columns import resolve_columns
-from secure_bloom.arrow.row_groups import DEFAULT_ROW_GROUP_ROWS
+from secure_bloom.arrow.row_groups import DEFAULT_ROW_GROUP_ROWS, row_groups
 from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.cli.csv_file import CsvFile
 from secure_bloom.encryption import Encryption
@@ -107,7 +107,8 @@ def convert_file(source: str, target: str, *, overwrite: bool = False,
                                   file=source)
     csv = CsvFile(source, delimiter=delimiter, text_columns=text_columns, types=types,
                   advance=advance)
-    tables = row_groups(csv.batches(), csv.schema, row_group_size or DEFAULT_ROW_GROUP_ROWS)
+    tables = row_groups(csv.batches(), csv.schema, row_group_size or DEFAULT_ROW_GROUP_ROWS,
+                        MAX_ROW_GROUP_BYTES)
     return _write(target, csv.schema, tables, None, options(csv.schema), check_target)
 
 
@@ -138,26 +139,3 @@ def _write(target: str, schema: pa.Schema, tables: Iterable[pa.Table], row_group
         output.commit(check_target)
     assert writer.summary is not None  # it is closed
     return replace(writer.summary, file=target)
-
-
-def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_rows: int) \
-        -> Iterator[pa.Table]:
-    """Combine batches of the same schema into tables of a suitable size for row groups.
-
-    A table has ``max_rows`` rows (the last one may have fewer), or fewer if it would otherwise hold
-    much more than :data:`MAX_ROW_GROUP_BYTES` bytes of Arrow data.
-    """
-    held: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        while batch.num_rows:
-            part = batch.slice(0, max_rows - rows)
-            batch = batch.slice(part.num_rows)
-            held.append(part)
-            rows += part.num_rows
-            size += part.nbytes
-            if rows == max_rows or size >= MAX_ROW_GROUP_BYTES:
-                yield pa.Table.from_batches(held, schema)
-                held, rows, size = [], 0, 0
-    if held:
-        yield pa.Table.from_batches(held, schema)

@@ -107,12 +107,12 @@ def _csv_parts(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator
 
 
 def _write_parquet(batches: Iterator[pa.RecordBatch], schema: pa.Schema, sink: Sink) -> None:
-    from secure_bloom.arrow.row_groups import DEFAULT_ROW_GROUP_ROWS
-    from secure_bloom.cli.convert import row_groups
+    from secure_bloom.arrow.row_groups import DEFAULT_ROW_GROUP_ROWS, row_groups
+    from secure_bloom.cli.convert import MAX_ROW_GROUP_BYTES
     from secure_bloom.policy import NO_POLICY
     from secure_bloom.writer import ParquetWriter
     with ParquetWriter(sink, schema, policy=NO_POLICY) as writer:
-        for table in row_groups(batches, schema, DEFAULT_ROW_GROUP_ROWS):
+        for table in row_groups(batches, schema, DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_BYTES):
             writer.write_table(table)
 
 
