@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -26,14 +26,21 @@ from secure_bloom.storage.versions import local_path, open_regular, until_unchan
 MAX_MARKER = 64 * 1024  #: bytes of a marker
 MAX_RECORD = 128 * 1024 * 1024  #: bytes of a file that lists others
 MAX_CONTAINERS, MAX_ITEMS = 2_000_000, 8_000_000  #: of JSON, in one file
+NO_FILE = "it is not a regular file, so it is not what its name says: remove it"
 
 _MAX_CACHED = 16 * 1024 * 1024  # bytes
-# Clocks of some filesystems advance in steps of two seconds, and inodes are used again. The clock
-# of a file server may also be behind that of this machine, by minutes.
-_OLD_NS = 600 * 10**9
-_cached: Cache[tuple[tuple[int, ...], bytes]] = Cache(_MAX_CACHED)
+_SETTLED = 3.0  # seconds: clocks of some filesystems advance in steps of two
 
-NO_FILE = "it is not a regular file, so it is not what its name says: remove it"
+
+class _Cached(NamedTuple):
+    """What was seen of a file, since when (monotonic time), and its content if that is certain."""
+
+    identity: tuple[int, ...] | None
+    since: float
+    data: bytes | None
+
+
+_cached: Cache[_Cached] = Cache(_MAX_CACHED)
 
 
 def read_small(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes:
@@ -79,17 +86,22 @@ def read_cached(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes:
     """Read a file that is often asked for, as :func:`read_constant` does.
 
     The content of a local file is kept, and returned as long as inode, size and times are the same;
-    no program can set the last of these times (ctime). A young file is always read.
+    no program can set the last of these times (ctime). It is kept only if it was read some seconds
+    after these were seen first: earlier, the file might change again within the same tick.
     """
     local = local_path(filesystem, path)
     if local is None:
         return read_constant(filesystem, path, limit)
-    found, known = _identity(local), _cached.get(local)
-    if known is not None and known[0] == found:
-        return known[1]
+    found, known, now = _identity(local), _cached.get(local), time.monotonic()
+    if known is None or known.identity != found:
+        known = _Cached(found, now, None)
+    if known.data is not None:
+        return known.data
     data = read_constant(filesystem, path, limit)
-    if found is not None and time.time_ns() - found[-1] >= _OLD_NS and _identity(local) == found:
-        _cached.put(local, (found, data), len(data) + 1)
+    if now >= known.since + _SETTLED and _identity(local) == found:
+        known = known._replace(data=data)
+    if found is not None:
+        _cached.put(local, known, len(known.data or b"") + 1)
     return data
 
 
