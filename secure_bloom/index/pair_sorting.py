@@ -21,7 +21,6 @@ from secure_bloom.sbbf.kernel_choice import kernels_for
 _DIVIDED_BITS = 8  # by which arrays are divided: see Bulk.distribute
 _SLICE = CACHED_PAIRS  # for so many, the kernel needs one pass less than for more
 _PART = 1 << 15  # pairs of an array that is divided; smaller ones are joined
-_NONE = np.empty(0, np.uint64)
 _OF_A_THREAD = 1 << 17  # pairs: a few milliseconds of work
 
 
@@ -98,9 +97,9 @@ class _Sorting:
 
     def _spare(self, size: int) -> np.ndarray:
         """Return memory of this thread: fresh memory would take longer than sorting."""
-        if getattr(self._of_thread, "spare", _NONE).size < size:
-            self._of_thread.spare = np.empty(size + size // 8, np.uint64)
-        found: np.ndarray = self._of_thread.spare
+        found: np.ndarray | None = getattr(self._of_thread, "spare", None)
+        if found is None or found.size < size:
+            found = self._of_thread.spare = np.empty(size + size // 8, np.uint64)
         return found[:size]
 
 

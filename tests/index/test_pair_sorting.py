@@ -1,8 +1,11 @@
 """Pairs that are sorted in slices, by several threads, are those that are sorted at once."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
+from secure_bloom.index import pair_sorting
 from secure_bloom.index.geometry import sorted_pairs
 from secure_bloom.index.pair_sorting import SortedPairs
 from secure_bloom.parquet.row_ranges import RANGE_BITS
@@ -35,6 +38,20 @@ def test_slices_are_those_of_all_pairs_in_order(kind, range_bits):
         np.testing.assert_array_equal(np.concatenate(slices), expected)
         for number, one in enumerate(slices if slice_bits else ()):
             assert (one >> np.uint64(64 - slice_bits) == number).all()
+
+
+def test_a_thread_may_begin_with_a_slice_without_pairs(monkeypatch):
+    """Which thread sorts a slice depends on their speed: here each has a new one."""
+    class Pool(ThreadPoolExecutor):
+        def map(self, call, some):
+            for one in some:
+                with ThreadPoolExecutor(1) as fresh:
+                    yield fresh.submit(call, one).result()
+
+    monkeypatch.setattr(pair_sorting, "ThreadPoolExecutor", Pool)
+    parts = list(arrays("in one slice"))
+    expected = np.sort(np.concatenate(parts))
+    np.testing.assert_array_equal(np.concatenate(SortedPairs.of(parts, 0).arrays), expected)
 
 
 def test_few_pairs_are_sorted_at_once():
