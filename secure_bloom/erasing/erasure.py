@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import Any, TypeVar
 
 import pyarrow.fs as pa_fs
@@ -23,17 +24,18 @@ from secure_bloom.erasing.search import Occurrences, find_occurrences, only_in_d
 from secure_bloom.erasing.summaries import Summaries, find_summaries, remove_summaries
 from secure_bloom.erasing.table_indexes import TableIndexes
 from secure_bloom.errors import ChangedMeanwhileError, UnsupportedError
+from secure_bloom.index.inspection import index_folders
 from secure_bloom.index.planning import IndexUse
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.tables import table_of_files
 from secure_bloom.policy.requirement import Requirement
 from secure_bloom.storage.commit import Job
-from secure_bloom.storage.inside import table_above
+from secure_bloom.storage.inside import leads_out, table_above
 from secure_bloom.storage.leftovers import remove_leftovers_of
 from secure_bloom.storage.local_files import remove_checksum
-from secure_bloom.storage.table_names import STAGING, table_of
+from secure_bloom.storage.table_names import STAGING, relative_path, table_of
 from secure_bloom.storage.threads import in_order
-from secure_bloom.storage.visibility import parquet_files
+from secure_bloom.storage.visibility import files_below, parquet_files
 
 Result = TypeVar("Result")
 
@@ -131,13 +133,37 @@ class Erasure:
             f"{one.new_file} uses AES_GCM_CTR_V1 and keeps its data keys: anyone who has a copy of "
             "the old file can put its pages back, without a key"
             for one in result.files if one.accepts_old_pages]
-        result.indexes = self._indexes.purge(result.out_of_reach)
+        if not result.files:
+            for one in self._indexes_below:
+                one.note([])
+        result.indexes = list(dict.fromkeys(
+            column for one in (self._indexes, *self._indexes_below)
+            for column in one.purge(result.out_of_reach)))
         left = _unless_changed(verify)
         result.absence = Absence(left.found_rows, left.report.files, left.report.row_groups,
                                  left.num_dictionaries, left.found_dictionaries)
         result.out_of_reach += self._unsearched(left)
         result.out_of_reach += self._beside(result.files)
         return result
+
+    @cached_property
+    def _indexes_below(self) -> list[TableIndexes]:
+        """The indexes of tables in subfolders, whose files are erased from, too."""
+        if not self.is_folder:
+            return []
+        table = table_of(self.path)
+        found = {one.table for one in index_folders(self.filesystem, self.path,
+                                                    files_below(self.filesystem, self.path))}
+        return [TableIndexes(self.filesystem, one, self.keys) for one in sorted(found - {table})
+                if not leads_out(self.filesystem, table, [relative_path(one, table)])]
+
+    def _distrust_below(self) -> None:
+        """Make lookups there list the files: the job changes only the generation of its own table.
+
+        Before files change and after, as for a single file.
+        """
+        for one in self._indexes_below:
+            one.distrust()
 
     def find(self, advance: Callable[[float], None]) -> Occurrences:
         """Find the rows to erase."""
@@ -197,6 +223,7 @@ class Erasure:
             job.abort()
             remove()
             return []
+        self._distrust_below()
         try:
             rewritten = list(self.rewrite(job, found, advance))
             for one in rewritten if self.filesystem.type_name == "local" else ():
@@ -207,6 +234,7 @@ class Erasure:
             raise
         job.commit([one.staged for one in rewritten],
                    replaced={one.file.file: one.replaced for one in rewritten})
+        self._distrust_below()
         self._indexes.note(one.change for one in rewritten)
         return [one.file for one in rewritten]
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from secure_bloom import erase, index, reencrypt, write_dataset
+from secure_bloom import erase, find, index, reencrypt, write_dataset
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.index import coverage
 from secure_bloom.storage.commit import Job
@@ -63,6 +63,18 @@ def test_the_index_of_the_table_that_a_named_link_leads_into_forgets(tmp_path):
     result = erase(link, "ssn", ssn(3), KMS, max_share=1)
     assert (result.indexes, numbers_in(path)) == (["ssn"], [0, 1, 2, 4, 5, 6, 7])
     assert index.Index.open(path.parent, KMS).lookup("ssn", ssn(3)).row_groups == [{}]
+
+
+def test_the_index_of_a_table_in_a_subfolder_forgets(tmp_path):
+    """It also goes on finding the other rows, although its table has seen no job."""
+    table = tmp_path / "lake" / "people"
+    write_dataset(people(*range(8)), table, encryption=ENCRYPTION, keys=KMS)
+    age(table)
+    index.build(table, "ssn", KMS, exclusive=True)
+    result = erase(tmp_path / "lake", "ssn", ssn(3), KMS, max_share=1)
+    assert (result.rows_removed, result.indexes) == (1, ["ssn"])
+    assert index.Index.open(table, KMS).lookup("ssn", ssn(3)).row_groups == [{}]
+    assert [find(table, "ssn", ssn(one), KMS).num_rows for one in (3, 4)] == [0, 1]
 
 
 def test_what_a_link_led_to_is_out_of_reach(tmp_path):
