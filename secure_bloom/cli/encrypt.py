@@ -18,10 +18,8 @@ from secure_bloom.cli.encryption_options import (
 from secure_bloom.cli.shared import (
     Command,
     change_files,
+    changing_command,
     check_not_given,
-    jobs_option,
-    json_option,
-    kms_options,
     names,
     policy_option,
     show,
@@ -43,25 +41,18 @@ _EXIT = """
 
 
 def _changes_files(*, audit: bool, again: str) -> Callable[[Command], click.Command]:
-    def make(command: Command) -> click.Command:
-        command.__doc__ = (command.__doc__ or "") + _EXIT.format(
-            audit=", and the audit found no error" if audit else "",
-            leaks=", or the audit found errors" if audit else "", again=again)
-        output = click.option("--output", type=click.Path(), metavar="DIR",
-                              help="Write the new files into this folder. The old files stay.")
-        dry_run = click.option("--dry-run", is_flag=True,
-                               help="Only show the plan: what would be done, how long it would "
-                                    "take, and how often the KMS would be called.")
-        keep_times = click.option("--keep-times", is_flag=True,
-                                  help="Give the new files the times of the old ones, to the "
-                                       "millisecond. Programs that notice a change by size and "
-                                       "time may miss it.")
-        for option in (json_option, jobs_option, dry_run, keep_times, output, kms_options):
-            command = option(command)
-        return click.command()(click.argument("path", type=click.Path())(
-            click.pass_context(command)))
-
-    return make
+    exit_codes = _EXIT.format(audit=", and the audit found no error" if audit else "",
+                              leaks=", or the audit found errors" if audit else "", again=again)
+    return changing_command(
+        exit_codes,
+        click.option("--dry-run", is_flag=True,
+                     help="Only show the plan: what would be done, how long it would take, and "
+                          "how often the KMS would be called."),
+        click.option("--keep-times", is_flag=True,
+                     help="Give the new files the times of the old ones, to the millisecond. "
+                          "Programs that notice a change by size and time may miss it."),
+        click.option("--output", type=click.Path(), metavar="DIR",
+                     help="Write the new files into this folder. The old files stay."))
 
 
 @_changes_files(audit=True, again=" to process the remaining files")

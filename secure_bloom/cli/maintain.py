@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from secure_bloom.cli.shared import (
-    Command,
     change_files,
+    changing_command,
     check_not_given,
-    jobs_option,
-    json_option,
-    kms_options,
     names,
     policy_option,
     show,
@@ -24,20 +21,14 @@ if TYPE_CHECKING:
     from secure_bloom.keys.kms import KmsClient
     from secure_bloom.maintain.folders import MaintainResult
 
-_dry_run = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 _EXIT = """
 
     Exit code 0: all files are as requested; 3: some files could not be changed, and were left as
     they were; 2: no file has such a column, and nothing was changed; 4, 5: other errors. If it was
     interrupted, run it again to process the remaining files.
     """
-
-
-def _changes_files(command: Command) -> click.Command:
-    command.__doc__ = f"{command.__doc__}{_EXIT}"
-    for option in (json_option, jobs_option, _dry_run, kms_options):
-        command = option(command)
-    return click.command()(click.argument("path", type=click.Path())(click.pass_context(command)))
+_changes_files = changing_command(_EXIT, click.option(
+    "--dry-run", is_flag=True, help="Only show what would be done."))
 
 
 @_changes_files

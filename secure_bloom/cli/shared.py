@@ -254,6 +254,19 @@ def jobs_option(command: Command) -> Command:
                         help="Files to process in parallel. Default: one per core.")(command)
 
 
+def changing_command(exit_codes: str,
+                     *options: Callable[[Command], Command]) -> Callable[[Command], click.Command]:
+    """Make a command that changes the files of a path; its help ends with the exit codes."""
+    def make(command: Command) -> click.Command:
+        command.__doc__ = f"{command.__doc__}{exit_codes}"
+        for option in (json_option, jobs_option, *options, kms_options):
+            command = option(command)
+        return click.command()(click.argument("path", type=click.Path())(
+            click.pass_context(command)))
+
+    return make
+
+
 def change_files(ctx: click.Context, label: str, operation: Callable[..., Any],
                  show: Callable[[Any], None]) -> None:
     """Run an operation on files, show its result, and exit.
