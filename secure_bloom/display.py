@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any, ClassVar
 
 MAX_NAME = 100  #: maximum number of characters of a displayed name
+_MAX_PATH = 4096
 _MAX_LINE = 116
 _MAX_ROWS = 20
 _ELLIPSIS = "…"
@@ -29,6 +30,11 @@ def shown(text: str, limit: int = MAX_NAME) -> str:
         return text
     text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in _shortened(text, limit))
     return _shortened(text, limit)
+
+
+def shown_path(path: str) -> str:
+    """Return the path of a file in one line: its name must not add lines to a result."""
+    return shown(path, _MAX_PATH)
 
 
 def _shortened(text: str, limit: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from secure_bloom.display import Result, names, shown
+from secure_bloom.display import Result, names, shown, shown_path
 
 Severity = Literal["error", "warning", "note"]
 _NUMBERS = 3  # of row groups, in one line
@@ -54,7 +54,7 @@ class Finding(Result):
         return f"{self.severity} ({self.kind}): {where}{self.message}"
 
     def __str__(self) -> str:
-        return f"{self.file}: {self.text}"
+        return f"{shown_path(self.file)}: {self.text}"
 
     def _headline(self) -> str:
         return f"{shown(self.file, 40)}: {self.text}"

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from secure_bloom.cli.tables import SHOWN, and_more, by_message, render_table
-from secure_bloom.display import count, shown
+from secure_bloom.display import count, shown, shown_path
 from secure_bloom.errors import ColumnError
 from secure_bloom.index import Index, IndexInfo, IndexRotation, UpdateResult
 from secure_bloom.index.integrity import IndexVerification
@@ -79,7 +79,7 @@ def render_places(result: dict[str, Any]) -> str:
     lines.append(f"{files['may_contain']:,} of {count(files['total'], 'file')} may have {values}; "
                  f"{files['uncovered']:,} not covered")
     uncovered = result["uncovered"]
-    lines += [f"not covered: {path}" for path in uncovered[:_SHOWN_PLACES]]
+    lines += [f"not covered: {shown_path(path)}" for path in uncovered[:_SHOWN_PLACES]]
     lines += and_more(len(uncovered) - _SHOWN_PLACES, "files: see --json")
     return "\n".join(lines)
 
@@ -96,8 +96,9 @@ def render_inspection(indexes: Sequence[IndexInfo]) -> str:
              *(_number(getattr(one, name)) for name in numbers)] for one in indexes]
     lines = [render_table(["column", "version", "master key", "segments", "files", "row groups",
                            "pairs", "bytes", "covered", "not covered"], rows)]
-    lines += [f"column {shown(one.column)}: {count(one.stored_bytes, 'byte')} in {one.path}; the "
-              f"rest is encrypted: {shown(one.hidden)}" for one in indexes if one.hidden]
+    lines += [f"column {shown(one.column)}: {count(one.stored_bytes, 'byte')} in "
+              f"{shown_path(one.path)}; the rest is encrypted: {shown(one.hidden)}"
+              for one in indexes if one.hidden]
     return "\n".join(lines)
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from secure_bloom.auditing.result import NONE, NOT_PARQUET, TOTALS_HEADER, AuditResult, totals_row
 from secure_bloom.cli.tables import SHOWN, and_more, by_message, list_files, render_table
-from secure_bloom.display import count, names, shown
+from secure_bloom.display import count, names, shown, shown_path
 from secure_bloom.errors import (
     NO_KEY,
     KeyAccessError,
@@ -124,14 +124,14 @@ def _expected_fpp(file: OpenFile, column: LeafColumn, filters: list[BloomFilterI
 
 def render_inspection(result: dict[str, Any]) -> str:
     """The result of :func:`inspect_file` as text."""
-    lines = [result["file"],
+    lines = [shown_path(result["file"]),
              f"  {count(result['rows'], 'row')} in {count(result['row_groups'], 'row group')}, "
              f"by {shown(result['created_by'] or 'an unknown writer')}"]
     encryption = result["encryption"]
     if encryption is None:
         lines.append("  not encrypted")
     else:
-        key = f", key {encryption['footer_key']}" if encryption["footer_key"] else ""
+        key = f", key {shown(encryption['footer_key'])}" if encryption["footer_key"] else ""
         lines.append(f"  {encryption['algorithm']}, footer {encryption['footer']}{key}, "
                      f"AAD prefix {encryption['aad_prefix']}")
     rows = [[shown(column["column"]), column["type"], _protection(column), *_filter_cells(column)]
@@ -150,7 +150,7 @@ def inspection_line(result: dict[str, Any]) -> str:
         else "all columns open"
     filters = sum(column["filters"] or 0 for column in columns)
     unknown = ", others unknown: no key" if any(column["hidden"] for column in columns) else ""
-    return (f"{result['file']}: {count(result['rows'], 'row')} in "
+    return (f"{shown_path(result['file'])}: {count(result['rows'], 'row')} in "
             f"{count(result['row_groups'], 'row group')}; {protection}; "
             f"{count(filters, 'Bloom filter')}{unknown}")
 
@@ -195,7 +195,7 @@ def render_probe(result: dict[str, Any]) -> str:
     groups = result["row_groups"]
     candidates = [group["row_group"] for group in groups if group["may_contain"]]
     without = sum(not group["has_filter"] for group in groups)
-    place = f"{result['file']}, column {shown(result['column'])}"
+    place = f"{shown_path(result['file'])}, column {shown(result['column'])}"
     if not candidates:
         return f"{place}: certainly absent ({count(len(groups), 'row group')} ruled out)"
     lines = [f"{place}: may be in {len(candidates):,} of {len(groups):,} row groups: "
@@ -208,11 +208,11 @@ def render_probe(result: dict[str, Any]) -> str:
 def render_verification(result: VerifyResult) -> str:
     """The result of :func:`secure_bloom.verify_file` as text."""
     if result.not_checked is not None:
-        return f"{result.file}\n  not checked: {result.not_checked}"
+        return f"{shown_path(result.file)}\n  not checked: {result.not_checked}"
     columns: dict[str, list[FilterCheck]] = defaultdict(list)
     for check in result.filters:
         columns[check.column].append(check)
-    lines = [result.file]
+    lines = [shown_path(result.file)]
     if columns:
         rows = [_verified_row(column, checks) for column, checks in columns.items()]
         lines += ["", render_table(["column", "filters", "values checked", "false positives",
@@ -267,7 +267,7 @@ def render_rotation(result: RotationResult, old: str) -> str:
              f"master key, {len(result.failed)} failed"]
     if result.master_keys and old not in result.master_keys:
         lines.append(f"no file uses the master key {old}; master keys found: "
-                     f"{', '.join(result.master_keys)}")
+                     f"{names(result.master_keys, SHOWN)}")
     lines += by_message(result.failed.items())
     return "\n".join(lines)
 

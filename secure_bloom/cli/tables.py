@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from secure_bloom.display import count, shown
+from secure_bloom.display import count, shown, shown_path
 
 SHOWN = 20  #: lines of a table or list
 _NAMED = 3  # files listed with the same message
@@ -15,6 +15,7 @@ _MAX_CELL = 200  # characters
 
 def render_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Render left-aligned columns under a ruled header."""
+    header = [shown(name, _MAX_CELL) for name in header]
     rows = [[shown(str(cell), _MAX_CELL) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -35,9 +36,9 @@ def by_message(messages: Iterable[tuple[str, str]]) -> list[str]:
 def list_files(files: list[str]) -> str:
     """Name a file, or the number of files and the first of them."""
     if len(files) == 1:
-        return files[0]
+        return shown_path(files[0])
     more = len(files) - _NAMED
-    return f"{count(len(files), 'file')} ({', '.join(files[:_NAMED])}" \
+    return f"{count(len(files), 'file')} ({', '.join(map(shown_path, files[:_NAMED]))}" \
         + (f" and {count(more, 'more file')}: see --json)" if more > 0 else ")")
 
 

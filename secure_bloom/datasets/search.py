@@ -30,7 +30,7 @@ from secure_bloom.datasets.scan import Scan, inspected
 from secure_bloom.datasets.schemas import common_schema
 from secure_bloom.datasets.selection import Selection
 from secure_bloom.datasets.sources import DatasetSource, Files, IndexRequest, find_files
-from secure_bloom.display import count, without_credentials
+from secure_bloom.display import count, shown_path, without_credentials
 from secure_bloom.errors import (
     ColumnError,
     SecureBloomError,
@@ -69,7 +69,8 @@ class FailedFile(NamedTuple):
     @property
     def message(self) -> str:
         """The error, with the path."""
-        text, file = str(self.error) or type(self.error).__name__, without_credentials(self.file)
+        text = str(self.error) or type(self.error).__name__
+        file = shown_path(without_credentials(self.file))
         return text if file in text else f"file {file}: {text}"
 
 

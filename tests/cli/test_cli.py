@@ -441,6 +441,23 @@ def test_names_from_files_cannot_steer_the_terminal(tmp_path):
     assert "\x1b" not in shown and "a\\x1b[2J" in shown
 
 
+@pytest.mark.parametrize("arguments", [
+    "inspect {table}", "verify {table}", "probe {table} --column a --value 1",
+    "audit {table} --policy {policy}", "find {table} --column a --value 1",
+    "policy check {policy} {table}"])
+def test_names_of_files_and_columns_cannot_add_lines_to_a_result(tmp_path, arguments):
+    table, policy = tmp_path / "t", tmp_path / "policy.toml"
+    table.mkdir()
+    policy.write_text('sensitive = ["a"]')
+    for name in ("a\nforged.parquet", "b\nforged.parquet"):
+        secure_bloom.write_table(pa.table({"a": [1], "b\nforged\x1b[2J": [1]}), table / name,
+                                 bloom_filters=["a"])
+    (table / "c\nforged.parquet").write_bytes(b"PAR1")
+    found = run(*arguments.format(table=table, policy=policy).split()).output
+    assert "forged" in found and "\x1b" not in found
+    assert not [line for line in found.splitlines() if line.startswith("forged")]
+
+
 def test_help_and_version():
     assert secure_bloom.__version__ in run("--version").stdout
     assert "probe" in run("--help").stdout
