@@ -168,5 +168,6 @@ def _convert_time(array: pa.Array, target: pa.DataType, source_unit: int,
     valid = array.is_valid().to_numpy(zero_copy_only=False)
     ints = numpy_values(array.fill_null(0) if array.null_count else array).astype(np.int64)
     ints, fits = _rescale(ints, source_unit, target_unit)
-    ints = ints.astype(np.int32 if target.bit_width == 32 else np.int64)
-    return pc.if_else(pa.array(valid & fits), _from_ints(ints, target), pa.scalar(None, target))
+    stored = ints.astype(np.int32 if target.bit_width == 32 else np.int64)
+    fits &= stored == ints  # days since 1970 may have more than 32 bits
+    return pc.if_else(pa.array(valid & fits), _from_ints(stored, target), pa.scalar(None, target))

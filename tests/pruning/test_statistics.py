@@ -50,6 +50,14 @@ def test_row_groups(mode, predicate, row_groups):
     assert opened(pa.array(INTS), mode=mode).prune([predicate]) == row_groups
 
 
+@pytest.mark.parametrize(("op", "day"), [("<", 2**31 + 5), ("<=", 2**31), (">", -2**31 - 5)])
+def test_a_day_that_no_column_can_hold_is_still_before_or_after_all_others(op, day):
+    days = opened(pa.array([datetime.date(2024, 1, 1)]))
+    probe = pa.scalar(day * 86_400_000, pa.int64()).cast(pa.date64())
+    assert days.prune([("c", op, probe)]) == [0]
+    assert days.read(filters=[("c", op, probe)]).num_rows == 1
+
+
 def test_without_the_key_of_a_column_nothing_is_ruled_out():
     encryption, kms, _ = encryptions("c")["plaintext footer"]
     file, _ = encrypted_arrow_file(pa.table({"c": [1]}), encryption, kms)

@@ -31,6 +31,13 @@ def test_a_part_of_a_day_is_not_a_day():
     assert convert_exactly(millis, column_type_of(pa.date32())).null_count == 2
 
 
+@pytest.mark.parametrize(("unit", "source", "target"), [
+    (MILLIS_PER_DAY, pa.date64(), pa.date32()), (1_000, pa.time64("us"), pa.time32("ms"))])
+def test_days_and_times_that_32_bits_cannot_hold_are_unknown(unit, source, target):
+    values = pa.array([unit * number for number in (-2**31 - 1, 2**31)]).view(source)
+    assert convert_exactly(values, column_type_of(target)).null_count == 2
+
+
 @pytest.mark.parametrize(("array", "target"), [
     (pa.array([1], pa.int32()), pa.string()),
     (pa.array(["1"]), pa.int64()),
