@@ -12,8 +12,13 @@ from hypothesis import strategies as st
 
 from secure_bloom.errors import FormatError
 from secure_bloom.parquet import page_index, thrift
-from secure_bloom.parquet.page_index import _locations, read_bounds, read_data_pages
-from secure_bloom.parquet.single_pages import _first_level_is_zero
+from secure_bloom.parquet.page_index import (
+    DataPages,
+    _locations,
+    read_bounds,
+    read_data_pages,
+)
+from secure_bloom.parquet.single_pages import ChunkPages, _first_level_is_zero
 from secure_bloom.parquet.thrift import Struct
 from secure_bloom.reading.open_file import OpenFile
 
@@ -120,3 +125,73 @@ def test_bounds_without_a_defined_order_are_not_used():
     (b"", False), (b"\x02", False), (b"\xff" * 9, False)])
 def test_the_first_level_tells_whether_a_page_begins_with_a_row(levels, is_zero):
     assert _first_level_is_zero(levels) == is_zero
+
+
+class _Changed:
+    """A file of which some bytes are others."""
+
+    def __init__(self, file, where, content):
+        self._file, self._start, self._content = file, where[0], content
+
+    def read_at(self, nbytes, offset, /):
+        return self._content if offset == self._start else self._file.read_at(nbytes, offset)
+
+
+def test_an_index_that_cannot_be_read_is_an_error_or_none(monkeypatch):
+    file = _file()
+    chunk = file.footer.row_groups[0][0]
+    pages = read_data_pages(file.source, chunk, 5000)
+    less = DataPages(pages.offsets[:-1], pages.sizes[:-1], pages.first_rows, None)
+    broken = _Changed(file, chunk.column_index, b"\0".ljust(chunk.column_index[1]))
+    for source, some, message in ((broken, pages, "incomplete"),
+                                  (file.source, less, "another number of pages")):
+        with pytest.raises(FormatError, match=message) as caught:
+            read_bounds(source, chunk, some)
+        assert (caught.value.row_group, caught.value.column) == (0, "k")
+    empty = b"\x29\x06\0".ljust(chunk.offset_index[1], b"\0")  # without locations
+    assert read_data_pages(_Changed(file, chunk.offset_index, empty), chunk, 5000) is None
+    with pytest.raises(FormatError, match="beyond the end"):
+        read_data_pages(_Changed(file, chunk.offset_index, b"\0"), chunk, 5000)
+    monkeypatch.setattr(page_index, "_MAX_INDEX", 10)
+    with pytest.raises(FormatError, match="claims"):
+        read_data_pages(file.source, chunk, 5000)
+
+
+def test_a_page_that_is_not_as_the_index_says_is_an_error():
+    file = _file(compression="snappy", data_page_version="2.0")
+    chunk, lists = file.footer.row_groups[0]
+    pages = read_data_pages(file.source, chunk, 5000)
+    start, length = pages.place(1)
+
+    def read(message, sizes=pages.sizes, first_rows=pages.first_rows, source=file.source):
+        with pytest.raises(FormatError, match=message) as caught:
+            found = ChunkPages(chunk, DataPages(pages.offsets, sizes, first_rows, None))
+            found.values(found.read(source, 1))
+        assert (caught.value.row_group, caught.value.column) == (0, "k")
+
+    first_rows, sizes = pages.first_rows.copy(), pages.sizes.copy()
+    first_rows[2] += 1
+    sizes[1] -= 1
+    read("another number of rows", first_rows=first_rows)
+    read("another size", sizes)
+    stored = file.read_at(length, start)
+    header, end = thrift.decode(stored, {8: {}})
+    broken = stored[:end] + b"\xff" * (length - end)
+    read("cannot be decompressed", source=_Changed(file, (start, length), broken))
+    header.remove(8)  # DataPageHeaderV2
+    less = thrift.encode(header) + stored[end:]
+    sizes[1] = len(less)
+    read("incomplete", sizes, source=_Changed(file, (start, length), less))
+    header.set_int(1, thrift.I32, 2)  # a dictionary page
+    of_dictionary = thrift.encode(header) + stored[end:]
+    sizes[1] = len(of_dictionary)
+    read("of another type", sizes,
+         source=_Changed(file, (start, length), of_dictionary))
+    places = read_data_pages(file.source, lists, 5000)
+    within = file.read_at(*reversed(places.place(0)))
+    header, end = thrift.decode(within, {8: {}})
+    levels = header.get(8).get_int(6)
+    inner = within[:end] + b"\x03\xff" + within[end + 2:]  # its first levels are 1
+    assert levels > 2
+    with pytest.raises(FormatError, match="begins within a row"):
+        ChunkPages(lists, places).read(_Changed(file, places.place(0), inner), 0)

@@ -23,6 +23,7 @@ from secure_bloom.parquet.thrift import (
     encode_varint,
     protocol,
     tree,
+    without_extensions,
 )
 from secure_bloom.parquet.thrift.protocol import encode_int
 from tests.cases import for_each
@@ -416,3 +417,16 @@ def test_garbage_collection_is_left_as_it_was(is_on, monkeypatch):
     with pytest.raises(ValueError), tree.no_garbage_collection():
         raise ValueError
     assert calls == ["disable", *["enable"] * is_on]
+
+
+_EXTENSION = b"\x08\xfe\xff\x03"  # its header: field 32767, a binary
+
+
+@pytest.mark.parametrize("data", [
+    _EXTENSION, _EXTENSION + b"\x05ab", _EXTENSION + b"\x00\x15\x02\x00",
+    b"\x1c" * 100 + _EXTENSION + b"\x00" + b"\x00" * 101,
+    b"\x19\xfc" + b"\xff" * 4 + b"\x07" + _EXTENSION + b"\x00\x00"],
+    ids=["nothing", "truncated", "another field behind", "nested", "a list without end"])
+def test_malformed_structures_with_extensions_are_refused(data):
+    with pytest.raises(FormatError):
+        without_extensions(data)

@@ -1,0 +1,191 @@
+"""What seldom happens to an index, each case once: no other test gets there."""
+
+import pyarrow as pa
+import pytest
+
+import secure_bloom
+from secure_bloom import EncryptionConfiguration, erase
+from secure_bloom.errors import FormatError, KeyNotFoundError, SecureBloomError, UnsupportedError
+from secure_bloom.index import Index, build, file_pages, file_table, identity, known_files, segment
+from secure_bloom.index.file_change import FileChange
+from secure_bloom.index.file_pages import FilePage
+from secure_bloom.index.file_table import FileTable
+from secure_bloom.index.folder import IndexFolder
+from secure_bloom.index.manifest import Body, Listed
+from secure_bloom.index.replacing import replace_index
+from secure_bloom.index.sealing import IndexKey
+from secure_bloom.index.stamps import Stamp, stamps
+from secure_bloom.keys.cache import cached
+from secure_bloom.reading.open_file import OpenFile
+from tests.index.helpers import (
+    ENCRYPTION,
+    KMS,
+    LOCAL,
+    age,
+    build_segment,
+    entry,
+    folder_of,
+    open_segment,
+    write,
+)
+from tests.reading.ways import by_pages, with_ranges
+
+
+def test_ranges_that_do_not_count_any_more_do_not_count_after_a_merge(tmp_path):
+    """An erasure moves the rows of a file. Later its segment is merged with another one."""
+    with with_ranges():
+        for number in range(2):
+            write(tmp_path / f"{number}.parquet", [f"{number}-{row:05}" for row in range(6000)])
+            age(tmp_path)
+            build(tmp_path, "ssn", KMS)
+            if number == 0:
+                erase(tmp_path, "ssn", [f"0-{row:05}" for row in range(300)], KMS, max_share=1)
+        index = Index.open(tmp_path, KMS)
+        assert index.compact() == 2
+        [merged] = index.column("ssn").segments
+        assert merged.geometry.range_bits and len(merged.files) == 2
+        data = secure_bloom.dataset(tmp_path, KMS, index="require")
+        with by_pages():
+            for row in range(300, 6000, 57):
+                assert data.to_table(filter=[("ssn", "=", f"0-{row:05}")]).num_rows == 1
+        assert index.verify(sample=None).ok
+
+
+# --- limits of what is stored --------------------------------------------------------------------
+
+def test_names_and_schemas_that_readers_would_refuse_are_not_written(monkeypatch):
+    monkeypatch.setattr(file_pages, "MAX_FILE_PAGE", 1000)
+    with pytest.raises(UnsupportedError, match="names of files"):
+        FilePage.of([entry(1, 1)._replace(path="a" * 1000)], {b"schema": 0}).to_bytes()
+    table = FileTable.of([entry(1, 1)])
+    monkeypatch.setattr(file_table, "MAX_BYTES", 10)
+    with pytest.raises(UnsupportedError, match="too many for one segment"):
+        table.directory.to_bytes()
+
+
+def test_a_row_group_that_no_file_has_is_an_error():
+    table = FileTable.of([entry(0, 2), entry(1, 1)])
+    assert table.place_of(2) == (1, 0, entry(1, 1).path)
+    with pytest.raises(FormatError, match="row group"):
+        table.place_of(3)
+
+
+def test_a_table_without_pages_that_does_not_end_where_it_should_is_refused():
+    page = FilePage.of([entry(0, 1)], {b"schema": 0})
+    stored = file_pages.decompressed(page.to_bytes(), 10**6)
+    count, rest = stored[:4], stored[4:]
+    at = 8 + 8 + 8 + 4 + 4 + 16 + 16  # of the ranges, which this format does not have
+    data = count + (1).to_bytes(4, "little") + rest[:at] + rest[at + 1:] \
+        + file_pages.packed([b"schema"])
+    assert FileTable.from_sbx2(file_pages.compressed(data)).entry(0) == entry(0, 1)
+    with pytest.raises(FormatError):
+        FileTable.from_sbx2(file_pages.compressed(data + b"\0"))
+
+
+def test_sizes_of_pages_of_files_that_cannot_be_are_refused(tmp_path, monkeypatch):
+    key = IndexKey.new()
+    info = build_segment(tmp_path, key, [[[1]]]).info
+    monkeypatch.setattr(segment, "MAX_STORED_FILE_PAGE", 1)
+    with pytest.raises(FormatError, match="invalid sizes"):
+        open_segment(tmp_path, key, info)
+
+
+@pytest.mark.parametrize("totals", [(-1, 0, 0, None), (0, 2**63, 0, None), (0, 0, True, None),
+                                    (1, 1, 1, (b"folder",))])
+def test_totals_that_cannot_be_are_refused(totals):
+    with pytest.raises(TypeError):
+        Listed(*totals)
+
+
+def test_a_manifest_with_very_many_segments_is_refused(monkeypatch):
+    stored = Body("ssn").to_json()
+    assert Body.from_json(stored) == Body("ssn")
+    monkeypatch.setattr("secure_bloom.index.manifest._MAX_SEGMENTS", -1)
+    with pytest.raises(FormatError):
+        Body.from_json(stored)
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+def test_the_stamp_of_a_file_that_is_gone_is_as_it_was_listed(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"content")
+    info = LOCAL.get_file_info(str(path))  # which has no tag
+    assert stamps(LOCAL, [info])[0].tag
+    path.unlink()
+    assert stamps(LOCAL, [info]) == [Stamp(7, info.mtime_ns)]
+
+
+def test_what_files_have_lost_is_known_if_they_can_be_compared(tmp_path):
+    write(tmp_path / "old.parquet", ["a", "b"], rows=1)
+    write(tmp_path / "one group.parquet", ["a", "b"])
+    write(tmp_path / "numbers.parquet", [1, 2], rows=1)
+    write(tmp_path / "another.parquet", ["a", "b"], rows=1, column="name", encryption=None)
+    key = {"ssn": IndexKey.new()}
+
+    def change(old, new):
+        files = [OpenFile(tmp_path / f"{name}.parquet", cached(KMS)) for name in (old, new)]
+        return FileChange.of(LOCAL, files[0], str(tmp_path / f"{old}.parquet"), files[1], new,
+                             [0, 1], key)
+
+    assert change("old", "one group") is None
+    assert change("old", "old").lost["ssn"].pairs.size == 0
+    assert change("another", "another").lost["ssn"].pairs.size == 0
+    assert change("old", "numbers").lost == change("old", "another").lost == {}
+
+
+def test_schemas_of_many_files_are_found_together(tmp_path, monkeypatch):
+    write(tmp_path / "0.parquet", ["a"])
+    secure_bloom.write_table(pa.table({"ssn": ["b"], "name": ["x"]}), tmp_path / "1.parquet",
+                             encryption=ENCRYPTION, keys=KMS)
+    age(tmp_path)
+    build(tmp_path, "ssn", KMS)
+    monkeypatch.setattr(known_files, "_FEW", 0)
+    found = secure_bloom.read_table(tmp_path, KMS, filters=[("ssn", "=", "b")])
+    assert found.to_pylist() == [{"ssn": "b", "name": "x"}]
+
+
+def test_an_exclusive_index_opens_no_more_files_than_it_may(tmp_path, monkeypatch):
+    """None has a value of the column, so each of them leaves open whose index it is."""
+    for _ in range(3):
+        secure_bloom.write_dataset(pa.table({"name": ["x"]}), tmp_path / "t", mode="append")
+    secure_bloom.write_dataset(pa.table({"ssn": ["a"]}), tmp_path / "t", mode="append",
+                               encryption=ENCRYPTION, keys=KMS)
+    build(tmp_path / "t", "ssn", KMS, exclusive=True)
+    monkeypatch.setattr(identity, "_TRIES", 1)
+    assert len(Index.open(tmp_path / "t", KMS).lookup("ssn", "a").row_groups[0]) == 1
+
+
+# --- other programs ------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("times", [1, 1000])
+def test_an_index_is_replaced_though_others_publish_meanwhile(tmp_path, monkeypatch, times):
+    write(tmp_path / "0.parquet", ["a"])
+    age(tmp_path)
+    build(tmp_path, "ssn", KMS)
+    write(tmp_path / "0.parquet", ["a"],
+          encryption=EncryptionConfiguration("footer", {"new": ["ssn"]}))
+    age(tmp_path)
+    publish, left = IndexFolder.publish, [times]
+
+    def published(self, manifest):
+        if manifest.body.segments == () and left[0]:
+            left[0] -= 1
+            raise FileExistsError
+        return publish(self, manifest)
+
+    monkeypatch.setattr(IndexFolder, "publish", published)
+    if times > 1:
+        with pytest.raises(SecureBloomError, match="faster than this one can"):
+            replace_index(folder_of(tmp_path), cached(KMS))
+    else:
+        replace_index(folder_of(tmp_path), cached(KMS))
+        assert Index.open(tmp_path, KMS).lookup("ssn", "a").row_groups == [{"0.parquet": [0]}]
+
+
+def test_neither_master_key_is_used(tmp_path):
+    write(tmp_path / "0.parquet", ["a"])
+    age(tmp_path)
+    build(tmp_path, "ssn", KMS)
+    with pytest.raises(KeyNotFoundError, match="the indexes use: pii"):
+        Index.open(tmp_path, KMS).rotate(old="footer", new="new")
