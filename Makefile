@@ -83,7 +83,8 @@ soak: setup  ## try at random what must never happen, for SECONDS=600
 
 COVERAGE := build/coverage
 COVERED := $(addprefix tests/,crypto sbbf parquet storage index kernels arrow pruning erasing \
-	datasets maintain verify auditing keys cli mutation test_writer.py test_reader.py \
+	datasets maintain verify auditing keys cli mutation reading reencryption lakehouse \
+	test_writer.py test_reader.py test_page_indexes.py test_exchanged_files.py \
 	test_reader_missing_keys.py test_tampering.py test_encryption_requirement.py)
 
 coverage: setup tools  ## measure which branches of the core the tests execute
