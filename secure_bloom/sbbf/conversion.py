@@ -21,7 +21,8 @@ def as_written(array: pa.Array, column_type: ColumnType) -> pa.Array:
     """Mirror the lossy or unchecked conversions of Arrow's Parquet writer.
 
     Timestamps and date64 are truncated towards zero; durations are stored as plain integers; a
-    timestamp keeps its instant regardless of the column's time zone.
+    timestamp keeps its instant regardless of the column's time zone; milliseconds of a time wrap
+    around.
     """
     source, target = array.type, column_type.arrow_type
     if source == target:
@@ -30,6 +31,8 @@ def as_written(array: pa.Array, column_type: ColumnType) -> pa.Array:
         return array.view(pa.int64())
     if pa.types.is_date64(source):
         return _from_ints(_divide(numpy_values(array), _MILLIS_PER_DAY).astype(np.int32), target)
+    if source == pa.time32("s"):
+        return _from_ints(numpy_values(array) * np.int32(1000), target)
     if column_type.physical_type == "INT96":
         return array.view(pa.timestamp(source.unit))
     if target is not None and pa.types.is_timestamp(source) and pa.types.is_timestamp(target):

@@ -87,6 +87,8 @@ TIMES = {
     **{str(t): pa.array([0, 1, 86_399, None],
                         pa.int32() if t.bit_width == 32 else pa.int64()).cast(t)
        for t in (pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns"))},
+    "time32 whose milliseconds wrap around": pa.array(
+        [2_147_484, -2**31, None, 2**31 - 1], pa.int32()).view(pa.time32("s")),
     **{f"timestamp {unit} {zone}": pa.array([0, 1, -1, None, 86_400, 1_600_000_001, -10**9 - 1]
                                             ).cast(pa.timestamp(unit, zone))
        for unit in ("s", "ms", "us", "ns") for zone in (None, "UTC", "Europe/Rome")},
