@@ -1,5 +1,6 @@
 """What seldom happens to an index, each case once: no other test gets there."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -11,10 +12,16 @@ from secure_bloom.index.file_change import FileChange
 from secure_bloom.index.file_pages import FilePage
 from secure_bloom.index.file_table import FileTable
 from secure_bloom.index.folder import IndexFolder
+from secure_bloom.index.geometry import pack, place_of
 from secure_bloom.index.manifest import Body, Listed
+from secure_bloom.index.patching import TableState, patch_index
 from secure_bloom.index.replacing import replace_index
 from secure_bloom.index.sealing import IndexKey
+from secure_bloom.index.segment import SBX2
+from secure_bloom.index.segment_patch import patch_segment
+from secure_bloom.index.segment_writer import new_file
 from secure_bloom.index.stamps import Stamp, stamps
+from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import cached
 from secure_bloom.reading.open_file import OpenFile
 from tests.index.helpers import (
@@ -189,3 +196,28 @@ def test_neither_master_key_is_used(tmp_path):
     build(tmp_path, "ssn", KMS)
     with pytest.raises(KeyNotFoundError, match="the indexes use: pii"):
         Index.open(tmp_path, KMS).rotate(old="footer", new="new")
+
+
+# --- pages that are written again ----------------------------------------------------------------
+
+def test_a_segment_that_cannot_be_patched_is_left_alone(tmp_path):
+    key, folder = IndexKey.new(), folder_of(tmp_path)
+    patched = build_segment(tmp_path, key, [[[1, 2], [3]]])
+    folder.path = str(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    lost = pack(key.fingerprints(np.array([1, 4], np.uint64)), place_of(0, 0, 0))
+    assert patch_segment(folder, key, patched, lost, {}) is None  # it does not have both
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    patched.magic = SBX2  # whose file table is stored as a whole
+    assert patch_segment(folder, key, patched, lost[:1], {}) is None
+
+
+def test_without_an_index_there_is_nothing_to_patch(tmp_path):
+    table = Table.at(tmp_path)
+    assert not patch_index(table, folder_of(tmp_path), cached(KMS), [], TableState.of(table))
+
+
+def test_a_segment_that_ends_too_early_is_not_copied(tmp_path):
+    (tmp_path / "short").write_bytes(b"1234")
+    with pytest.raises(FormatError, match="truncated"), new_file(LOCAL, str(tmp_path), "x") as file:
+        file.copy(pa.OSFile(str(tmp_path / "short")), 0, 5)
