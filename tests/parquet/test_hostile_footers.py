@@ -7,14 +7,13 @@ import threading
 import tracemalloc
 from collections import Counter
 
-import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pytest
 from thrift.protocol.TCompactProtocol import TCompactProtocol
 from thrift.Thrift import TType
 from thrift.transport.TTransport import TMemoryBuffer
 
-from secure_bloom import ExplicitKeys, ParquetFile, attach, audit, strip, verify_file, write_table
+from secure_bloom import ExplicitKeys, ParquetFile, attach, audit, strip, verify_file
 from secure_bloom.cli.report import inspect_file, render_inspection
 from secure_bloom.errors import FormatError, SecureBloomError
 from secure_bloom.parquet.chunk_states import _defined_orders
@@ -247,21 +246,6 @@ def test_a_long_group_name_above_many_leaves_is_refused(tmp_path):
     [finding] = audit(path).findings
     assert finding.kind == "damaged" and "too long" in finding.message
     assert "too long" in attach(path, {"a": True}).failed[str(path)]
-
-
-@sweep_where(lambda name: not name.isascii())
-@pytest.mark.parametrize("name", ["n" * 100, "\u00fc" * 100, "\U0001f600" * 25],
-                         ids=["ascii", "latin", "emoji"])
-def test_deep_and_wide_schemas_are_read(name):
-    """20,000 columns ten levels deep, whose names have 100 characters or bytes."""
-    leaf_type = pa.struct([(f"{i:05}{name[5:]}", pa.int32()) for i in range(20_000)])
-    for _ in range(8):
-        leaf_type = pa.struct([(name, leaf_type)])
-    sink = pa.BufferOutputStream()
-    write_table(pa.schema([(name, leaf_type)]).empty_table(), sink, bloom_filters={})
-    columns = ParquetFile(sink.getvalue()).columns
-    assert len(columns) == 20_000 and len(columns[0].parts) == 10
-    assert columns[-1].path == ".".join(columns[-1].parts)
 
 
 # --- parts that overlap --------------------------------------------------------------------------

@@ -94,6 +94,16 @@ def test_what_is_no_tree_is_refused(elements):
         leaf_columns(elements)
 
 
+def test_deep_and_wide_schemas_are_read():
+    """20,000 columns ten levels deep, whose names have 100 characters or bytes."""
+    for name in ("n" * 100, "\u00fc" * 100, "\U0001f600" * 25):
+        groups, size = [element(name, children=1)] * 8, 20_000
+        leaves = leaf_columns([root(1), *groups, element(name, children=size),
+                               *[element(name, "INT32")] * size])
+        assert len(leaves) == size and leaves[-1].parts == (name,) * 10
+        assert leaves[-1].path == ".".join(leaves[-1].parts)
+
+
 def test_an_element_without_name_has_an_empty_one():
     [leaf] = leaf_columns([root(1), element(None, "INT32")])
     assert leaf.path == ""
