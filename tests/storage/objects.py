@@ -7,7 +7,9 @@ upload is closed; a reader keeps no version open; dates are whole seconds.
 
 import hashlib
 import io
+import threading
 import time
+from bisect import bisect_left, insort
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -28,9 +30,27 @@ class Bucket(dict):
 
     seconds_behind = 0
 
+    def __init__(self):
+        super().__init__()
+        self._sorted, self._lock = [], threading.Lock()
+
     def put(self, path, data):
         etag = f'"{hashlib.md5(data).hexdigest()}-1"'
-        self[path] = Object(data, etag, int(time.time()) - self.seconds_behind)
+        with self._lock:
+            if path not in self:
+                insort(self._sorted, path)
+            self[path] = Object(data, etag, int(time.time()) - self.seconds_behind)
+
+    def remove(self, path):
+        with self._lock:
+            if self.pop(path, None) is not None:
+                del self._sorted[bisect_left(self._sorted, path)]
+
+    def below(self, folder):
+        """Return the names that begin with this one, which ends with a slash, in order."""
+        with self._lock:  # "0" follows "/"
+            first, end = (bisect_left(self._sorted, folder[:-1] + last) for last in "/0")
+            return self._sorted[first:end]
 
 
 class Objects(pa_fs.PyFileSystem):
@@ -137,7 +157,7 @@ class _Handler(pa_fs.FileSystemHandler):
                 return []
             raise FileNotFoundError(f"Path does not exist '{above}'")
         found = {}
-        for key in self._below(above):
+        for key in self.objects.below(above):
             parts = key.removeprefix(above).rstrip("/").split("/")
             for depth in range(1, len(parts) + 1 if selector.recursive else 2):
                 path = above + "/".join(parts[:depth])
@@ -151,7 +171,7 @@ class _Handler(pa_fs.FileSystemHandler):
             self.objects.put("/".join(parts[:depth]) + "/", b"")
 
     def delete_dir(self, path):
-        below = self._below(path.rstrip("/") + "/")
+        below = self.objects.below(path.rstrip("/") + "/")
         if not below:
             raise FileNotFoundError(f"Path does not exist '{path}'")
         self._delete(path, below)
@@ -187,22 +207,19 @@ class _Handler(pa_fs.FileSystemHandler):
 
     open_append_stream = delete_dir_contents = delete_root_dir_contents = _refuse
 
-    def _below(self, above):
-        return [key for key in list(self.objects) if key.startswith(above)]
-
     def _info(self, path):
         _check(path)
         found = self.objects.get(path)
         if found is not None and not path.endswith("/"):
             return pa_fs.FileInfo(path, pa_fs.FileType.File, size=len(found.data),
                                   mtime_ns=found.seconds * 10**9)
-        is_folder = any(key.startswith(path.rstrip("/") + "/") for key in list(self.objects))
+        is_folder = bool(self.objects.below(path.rstrip("/") + "/"))
         return pa_fs.FileInfo(path, pa_fs.FileType.Directory if is_folder
                               else pa_fs.FileType.NotFound)
 
     def _delete(self, path, keys):
         for key in keys:
-            self.objects.pop(key, None)
+            self.objects.remove(key)
         self.objects.put(path.rstrip("/").rpartition("/")[0] + "/", b"")
 
 

@@ -65,6 +65,15 @@ def test_folders_are_what_is_above_an_object(filesystem, folder):
     assert listed(filesystem, f"{folder}/x") == {"y": False}
 
 
+def test_a_folder_holds_nothing_of_those_beside_it(filesystem, folder):
+    for name in ("a/b", "a-", "a.b/c", "a0/c", "aa/b"):  # "." and "0" are beside "/"
+        put(filesystem, f"{folder}/{name}", b"1")
+    assert listed(filesystem, f"{folder}/a") == {"b": True}
+    filesystem.delete_dir(f"{folder}/a")
+    assert listed(filesystem, folder, False) == {
+        "a-": True, "a.b": False, "a0": False, "aa": False}
+
+
 def test_deleting_leaves_a_folder_without_objects(filesystem, folder):
     put(filesystem, f"{folder}/a/b", b"1")
     filesystem.delete_file(f"{folder}/a/b")
