@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.display import ChangeResult
+from secure_bloom.display import ChangeResult, listed
 from secure_bloom.errors import NO_KEY, KeyNotFoundError
 from secure_bloom.keys import external
 from secure_bloom.keys.cache import CachedKms
@@ -168,7 +168,7 @@ class _Rotation:
         if {self._old, self._new} & self._rewrapping.found:
             return
         names = sorted(self._rewrapping.found)
-        found = f"the files use: {', '.join(names)}" if names \
+        found = f"the files use: {listed(names)}" if names \
             else "no file is encrypted under a master key"
         raise KeyNotFoundError(f"no file below {self._where} uses master key {self._old!r}; "
                                f"{found}")

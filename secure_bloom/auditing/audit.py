@@ -26,6 +26,7 @@ from secure_bloom.auditing.result import (
     new_finding,
 )
 from secure_bloom.auditing.tables import TablesBelow
+from secure_bloom.display import shown_path
 from secure_bloom.errors import (
     KMS_FAULTS,
     AuthenticationError,
@@ -263,7 +264,7 @@ class _Auditing:
             names = sorted(files)
             findings += [new_finding(
                 "shared-id", "the file has the same file id as "
-                + ", ".join(other for other in names[:6] if other != name)
+                + ", ".join(shown_path(other) for other in names[:6] if other != name)
                 + (", ..." if len(names) > 6 else "")
                 + ": if they share keys too, parts of one can be put into another without "
                   "detection",

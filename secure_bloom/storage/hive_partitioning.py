@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote, unquote_to_bytes
 import numpy as np
 import pyarrow as pa
 
+from secure_bloom.display import listed
 from secure_bloom.errors import ColumnError, UnsupportedError
 from secure_bloom.storage.table_names import relative_path
 
@@ -82,7 +83,7 @@ def check_same_columns(paths: Iterable[str], folder: str, names: tuple[str, ...]
         present = tuple(unquote(name) for name, _ in _pairs(relative_path(path, folder)))
         if present != names:
             raise ColumnError(
-                f"the folder has files with the partition columns ({', '.join(present)}), so it "
+                f"the folder has files with the partition columns ({listed(present)}), so it "
                 f"could not be read with ({', '.join(names)}) as well; use the same "
                 "columns, or write to another folder", file=path)
 

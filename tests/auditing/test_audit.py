@@ -1,5 +1,6 @@
 """An audit finds each kind of fault, on a file with just this one, and tells no value."""
 
+import os
 import shutil
 
 import numpy as np
@@ -285,6 +286,8 @@ def test_files_that_share_their_id(tmp_path):
     found = [finding for finding in audit(tmp_path, KMS).findings]
     assert [(finding.kind, finding.file[-9:]) for finding in found] \
         == [("shared-id", "a.parquet"), ("shared-id", "b.parquet")]
+    os.rename(tmp_path / "a.parquet", tmp_path / "a\nb.parquet")  # the message stays in one line
+    assert not any("\n" in finding.message for finding in audit(tmp_path, KMS).findings)
 
 
 def test_files_that_cannot_be_read(tmp_path):
