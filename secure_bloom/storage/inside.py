@@ -14,6 +14,7 @@ import posixpath
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 import pyarrow.fs as pa_fs
 
@@ -71,7 +72,18 @@ def table_and_name(filesystem: pa_fs.FileSystem, folder: str, within: str | None
 def is_own_table(filesystem: pa_fs.FileSystem, table: str) -> bool:
     """Whether the folder of a table is not a link to a partition of another one."""
     local = local_path(filesystem, table)
-    return local is None or not _is_whole(local) or _is_whole(os.path.realpath(local))
+    if local is None or not _is_whole(local):
+        return True
+    try:
+        found = os.stat(local)
+    except OSError:
+        return True  # there is no folder
+    return _leads_to_whole(local, found.st_dev, found.st_ino, found.st_ctime_ns)
+
+
+@lru_cache(maxsize=256)  # each lookup asks for it; a folder that is moved gets another ctime
+def _leads_to_whole(folder: str, *_identity: int) -> bool:
+    return _is_whole(os.path.realpath(folder))
 
 
 def leads_out(filesystem: pa_fs.FileSystem, table: str, names: Iterable[str]) -> bool:

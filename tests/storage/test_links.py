@@ -21,10 +21,12 @@ from secure_bloom.storage.commit import Job
 from secure_bloom.storage.commit_record import CommitRecord, signature
 from secure_bloom.storage.files import write_file
 from secure_bloom.storage.table_names import new_name
+from secure_bloom.storage.versions import wait_for_the_clock
 from secure_bloom.storage.visibility import data_files
 from tests.storage.stores import everything_is_stale
 
 ID = "ab" * 16
+LOCAL = pa_fs.LocalFileSystem()
 
 
 @pytest.fixture
@@ -308,3 +310,15 @@ def test_a_job_of_the_table_also_hides_what_a_link_leads_to(local, tmp_path_fact
     os.rename(f"{local.folder}/day=1", elsewhere)
     os.symlink(elsewhere, f"{local.folder}/day=1")
     assert local.all_values() == [1] and local.values() == []
+
+
+def test_a_table_that_is_moved_into_a_partition_is_not_its_own_any_more(tmp_path):
+    """What was found before is not believed of a link in its place to the same folder."""
+    table = tmp_path / "table"
+    table.mkdir()
+    assert inside.is_own_table(LOCAL, str(table))
+    (tmp_path / "other").mkdir()
+    wait_for_the_clock(table.stat().st_ctime_ns)
+    table.rename(moved := tmp_path / "other" / "day=1")
+    table.symlink_to(moved)
+    assert not inside.is_own_table(LOCAL, str(table))
