@@ -14,7 +14,7 @@ import numpy as np
 
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.index.pages import PageLayout
-from secure_bloom.parquet.row_ranges import ALL_ROWS, NUM_PARTS, RANGE_BITS, narrowed
+from secure_bloom.parquet.row_ranges import ALL_ROWS, RANGE_BITS, narrowed
 from secure_bloom.sbbf.kernel_choice import kernels_for
 
 FINGERPRINT_BITS = 38  #: D pairs of value and row group give D / 2**38 false row groups a lookup
@@ -22,7 +22,7 @@ MAX_GROUP_BITS = 64 - FINGERPRINT_BITS
 MAX_ROW_GROUPS = 1 << MAX_GROUP_BITS  #: of one segment
 MAX_NEW_ROW_GROUPS = MAX_ROW_GROUPS >> RANGE_BITS  #: of one segment that is not merged from others
 MAX_PAIRS = 1 << (FINGERPRINT_BITS - 4)  #: of one segment
-CACHED_PAIRS = 1 << 16  #: pairs that fit the cache of a processor while they are sorted
+CACHED_PAIRS = 1 << 15  #: pairs that fit the cache of a processor while they are sorted
 _PAGE_BITS = 13  # a page has at most 2**13 buckets, with 1/2 to 1 entry each
 
 _Bits = TypeVar("_Bits", int, np.ndarray)
@@ -142,18 +142,10 @@ class Geometry:
         return places >> np.uint64(self.range_bits), places & _mask(self.range_bits)
 
     def repacked(self, pairs: np.ndarray) -> np.ndarray:
-        """Return pairs whose ranges have RANGE_BITS with as many as this geometry has."""
-        if self.range_bits == RANGE_BITS:
-            return pairs
-        new = pairs & _mask(MAX_GROUP_BITS)
-        new >>= np.uint64(RANGE_BITS - self.range_bits)  # of most ranges: they are the smallest
-        new |= pairs & ~_mask(MAX_GROUP_BITS)
-        larger = np.flatnonzero(pairs & np.uint64(NUM_PARTS) == 0) if self.range_bits else ()
-        if len(larger):
-            places = pairs[larger] & _mask(MAX_GROUP_BITS)
-            new[larger] = pack(pairs[larger], place_of(
-                places >> np.uint64(RANGE_BITS), places & _mask(RANGE_BITS), self.range_bits))
-        return new
+        """Return pairs whose ranges have RANGE_BITS with as many as this geometry has, in place."""
+        if self.range_bits < RANGE_BITS:
+            kernels_for(pairs.size).narrow(pairs, MAX_GROUP_BITS, RANGE_BITS, self.range_bits)
+        return pairs
 
     def encode_pages(self, pairs: np.ndarray, first: int, count: int) \
             -> tuple[memoryview, list[int]]:
@@ -178,11 +170,12 @@ def place_of(groups: np.ndarray | int, ranges: np.ndarray | int,
 def pack(fingerprints: np.ndarray, places: np.ndarray | int) -> np.ndarray:
     """Return pairs as uint64, which sort by fingerprint, then by place.
 
-    The first 38 bits are those of the fingerprints (uint64, their bits highest).
+    The first 38 bits are those of the fingerprints (uint64, their bits highest), which become the
+    pairs: fresh memory takes more time.
     """
-    pairs = fingerprints & ~_mask(MAX_GROUP_BITS)
-    pairs |= np.asarray(places, np.uint64)  # in place, as fresh memory takes more time
-    return pairs
+    fingerprints &= ~_mask(MAX_GROUP_BITS)
+    fingerprints |= np.asarray(places, np.uint64)
+    return fingerprints
 
 
 def unpack(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

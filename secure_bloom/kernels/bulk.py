@@ -124,6 +124,15 @@ class Bulk:
         writable(pairs, np.uint64)
         return int(self.raw.unite(pairs, range_bits))
 
+    def narrow(self, pairs: np.ndarray, spare_bits: int, range_bits: int, new_bits: int) -> None:
+        """Replace the ranges of pairs (uint64) by the smallest ranges around them with fewer bits.
+
+        The last ``spare_bits`` of a pair are a number, and below it ``range_bits`` of a range,
+        which become ``new_bits``.
+        """
+        writable(pairs, np.uint64)
+        self.raw.narrow(pairs, spare_bits, range_bits, new_bits)
+
     def encode_pages(self, pairs: np.ndarray, starts: np.ndarray, width: int, *bits: int) \
             -> tuple[np.ndarray, np.ndarray]:
         """Return pages of an index (uint8), and where each ends in it (int64).

@@ -27,6 +27,7 @@ FUNCTIONS = {
     "sort": ("uint64*", "uint64*", "int64"),
     "distribute": ("uint64*", "uint64*", "uint64*"),
     "unite": ("uint64*", "int64"),
+    "narrow": ("uint64*", "int64", "int64", "int64"),
     "encode_pages": ("uint64*", "int64*", "uint8*", "int64*", *["int64"] * 5),
     "struct_ends": ("uint8*", "int64", "int64*"),
     "fields": ("uint8*", "int64*4"),

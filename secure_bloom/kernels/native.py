@@ -48,6 +48,7 @@ class Native:
         self._fixed, self._check = functions["hash_fixed"], functions["check"]
         self._sort, self._distribute = functions["sort"], functions["distribute"]
         self._unite = functions["unite"]
+        self._narrow = functions["narrow"]
         self._encode_pages = functions["encode_pages"]
         self._ends, self._fields = functions["struct_ends"], functions["fields"]
         self._with_bloom_filters = functions["with_bloom_filters"]
@@ -83,6 +84,10 @@ class Native:
     def unite(self, pairs: np.ndarray, range_bits: int) -> int:
         """See :func:`secure_bloom.kernels.pairs.unite`."""
         return int(self._unite(*_array(pairs), range_bits))
+
+    def narrow(self, pairs: np.ndarray, *bits: int) -> None:
+        """See :func:`secure_bloom.kernels.pairs.narrow`."""
+        self._narrow(*_array(pairs), *bits)
 
     def encode_pages(self, pairs: np.ndarray, starts: np.ndarray, out: np.ndarray,
                      ends: np.ndarray, *bits: int) -> None:

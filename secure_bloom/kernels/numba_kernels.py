@@ -51,6 +51,11 @@ def unite(values: np.ndarray, range_bits: int) -> int:
     return int(pairs.unite(values, range_bits))
 
 
+def narrow(values: np.ndarray, *bits: int) -> None:
+    """See :func:`secure_bloom.kernels.pairs.narrow`."""
+    pairs.narrow(values, *bits)
+
+
 def encode_pages(values: np.ndarray, starts: np.ndarray, out: np.ndarray, ends: np.ndarray,
                  *bits: int) -> None:
     """See :func:`secure_bloom.kernels.pairs.encode_pages`."""
@@ -80,6 +85,7 @@ def to_warm_up(footers: Any) -> Iterator[Callable[[], object]]:
     yield partial(sort, out, out, 0)
     yield partial(distribute, out, out, np.empty(256, np.uint64))
     yield partial(unite, out, 0)
+    yield partial(narrow, out, 1, 1, 1)
     ends, places = np.empty(0, np.int64), np.empty((0, 2), np.int64)
     yield partial(encode_pages, out, ends, data, ends, 1, 1, 1, 1, 1)
     yield partial(footers.struct_ends, b"", 0, ends)

@@ -47,6 +47,23 @@ def unite(pairs, range_bits):
 
 
 @kernel
+def narrow(pairs, spare_bits, range_bits, new_bits):
+    """Give the ranges of pairs (uint64) fewer bits: each becomes the smallest range around it.
+
+    The last ``spare_bits`` of a pair are a number above the range.
+    """
+    spare, bits, new = _UINT64(spare_bits), _UINT64(range_bits), _UINT64(new_bits)
+    spares, ranges = (_ONE << spare) - _ONE, (_ONE << bits) - _ONE
+    for i in range(_UINT64(pairs.size)):
+        pair = pairs[i]
+        wide = pair & ranges
+        while wide >> new:
+            wide >>= _ONE
+        pairs[i] = (pair & ~spares) | (((pair & spares) >> bits) << new) | wide
+    return 0
+
+
+@kernel
 def encode_pages(pairs, starts, out, ends, width, bucket_bits, remainder_bits, place_bits,
                  spare_bits):
     """Encode pages of an index.

@@ -234,6 +234,18 @@ def _ends_of_ranges(range_bits: int) -> tuple[np.ndarray, np.ndarray]:
     return (ranges << shifts).astype(np.uint64), ((ranges + 1 << shifts) - 1).astype(np.uint64)
 
 
+def narrow(pairs: np.ndarray, spare_bits: int, range_bits: int, new_bits: int) -> None:
+    """See :meth:`secure_bloom.kernels.bulk.Bulk.narrow`."""
+    lengths = np.array([number.bit_length() for number in range(1 << range_bits - new_bits)], _U64)
+    for start in range(0, pairs.size, _BLOCK):
+        some = pairs[start:start + _BLOCK]
+        places = some & _U64((1 << spare_bits) - 1)
+        some ^= places
+        ranges = places & _U64((1 << range_bits) - 1)
+        some |= ranges >> lengths[ranges >> _U64(new_bits)]
+        some |= places >> _U64(range_bits) << _U64(new_bits)
+
+
 def encode_pages(pairs: np.ndarray, starts: np.ndarray, width: int, bucket_bits: int,
                  remainder_bits: int, place_bits: int, spare_bits: int) \
         -> tuple[np.ndarray, np.ndarray]:

@@ -106,6 +106,14 @@ def _unite(raw: Any) -> bool:
     return True
 
 
+def _narrow(raw: Any) -> bool:
+    found = _noise(_COUNT, np.uint64)
+    expected = found.copy()
+    raw.narrow(found, 26, 6, 3)
+    vectorized.narrow(expected, 26, 6, 3)
+    return np.array_equal(found, expected)
+
+
 def _encode_pages(raw: Any) -> bool:
     bits = 7, 27, 20, 26  # of bucket, remainder, place, and everything below the remainder
     pairs = np.sort(_noise(_COUNT, np.uint64))
@@ -138,7 +146,8 @@ def _footers(raw: Any) -> bool:
 
 _TESTS = {"hash_words": _hash_words, "hash_fixed": _hash_fixed, "hash_binary": _hash_binary,
           "insert": _insert, "check": _check, "sort": _sort, "distribute": _distribute,
-          "unite": _unite, "encode_pages": _encode_pages, "footers": _footers}
+          "unite": _unite, "narrow": _narrow, "encode_pages": _encode_pages,
+          "footers": _footers}
 
 
 def _same(hash_all: Any, raw: Any) -> bool:

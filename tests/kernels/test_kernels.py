@@ -387,6 +387,22 @@ def test_pairs_that_differ_in_their_ranges_become_one(values, range_bits):
         assert pairs[:left].tolist() == expected
 
 
+@pytest.mark.parametrize("new_bits", range(7))
+def test_ranges_with_fewer_bits_are_the_smallest_around_them(new_bits):
+    def narrowed(range_):
+        while range_ >= 1 << new_bits:
+            range_ >>= 1
+        return range_
+
+    numbers = [(top << 26) + (place << 6) for top in (0, 2**38 - 1) for place in (0, 5, 2**20 - 1)]
+    expected = [(one >> 26 << 26) + ((one % 2**26 >> 6) << new_bits) + narrowed(range_)
+                for one in numbers for range_ in range(64)]
+    for module in every_module():
+        pairs = np.array([one + range_ for one in numbers for range_ in range(64)], np.uint64)
+        module.narrow(pairs, 26, 6, new_bits)
+        assert pairs.tolist() == expected
+
+
 @pytest.mark.parametrize(("width", "bits"), [
     (1, (0, 4, 4, 26)), (3, (13, 18, 6, 26)), (5, (3, 30, 10, 26)), (8, (1, 37, 26, 26))])
 def test_pages_of_an_index_are_those_of_numpy(kernels, width, bits):

@@ -425,7 +425,8 @@ def test_the_test_at_loading_names_no_fault_of_numpy_itself():
     class Numba:
         hash_words, hash_fixed, hash_binary = raw.hash_words, raw.hash_fixed, raw.hash_binary
         insert, check, sort = raw.insert, raw.check, raw.sort
-        distribute, unite, encode_pages = raw.distribute, raw.unite, raw.encode_pages
+        distribute, unite, narrow = raw.distribute, raw.unite, raw.narrow
+        encode_pages = raw.encode_pages
         struct_ends, fields = footers.struct_ends, footers.fields
         with_bloom_filters = footers.with_bloom_filters
 
