@@ -17,6 +17,7 @@ from secure_bloom.index.geometry import (
     pack,
     place_of,
 )
+from secure_bloom.index.pair_sorting import DividedPairs
 from secure_bloom.index.pair_store import PairStore, slice_bits_for
 from secure_bloom.index.sealing import IndexKey
 from secure_bloom.index.segment_info import SegmentInfo
@@ -78,12 +79,9 @@ class SegmentBuilder:
         """Add the hashes of values (XXH64, uint64) of a range of a row group of the segment."""
         self._pairs.add(pack(self._key.fingerprints(hashes), place_of(group, range_)))
 
-    def add_pairs(self, first_group: int, pairs: Iterable[np.ndarray]) -> None:
-        """Add pairs whose row groups are counted from ``first_group``; arrays may be changed."""
-        for part in pairs:
-            own = part if part.flags.writeable else part.copy()
-            own += place_of(first_group, 0)
-            self._pairs.add(own)
+    def add_pairs(self, first_group: int, pairs: Iterable[DividedPairs]) -> None:
+        """Add pairs whose row groups are counted from ``first_group``."""
+        self._pairs.add_parts(pairs, first_group)
 
     def write(self, filesystem: pa_fs.FileSystem, folder: str) -> SegmentInfo:
         """Write the segment."""
@@ -110,8 +108,8 @@ class AddedFile:
         """Add the hashes of values of one of its row groups, or of a range of its rows."""
         self._builder.add(self._first_group + row_group, hashes, range_)
 
-    def add_pairs(self, pairs: Iterable[np.ndarray]) -> None:
-        """Add pairs whose row groups are counted from 0 in the file; arrays may be changed."""
+    def add_pairs(self, pairs: Iterable[DividedPairs]) -> None:
+        """Add pairs whose row groups are counted from 0 in the file."""
         self._builder.add_pairs(self._first_group, pairs)
 
     def set_void(self) -> None:

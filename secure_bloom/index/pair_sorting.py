@@ -1,12 +1,13 @@
 """Many pairs are sorted in slices that fit the cache of a core, by several threads.
 
 Each array of pairs is divided by its first bits, which leaves the pairs of a slice next to each
-other in each of them. So no array is needed that has all pairs.
+other in each of them. So no array is needed that has all pairs. They are divided while they are
+collected: then the cache still has them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from threading import local
@@ -18,10 +19,27 @@ import pyarrow as pa
 from secure_bloom.index.geometry import CACHED_PAIRS, sorted_pairs
 from secure_bloom.sbbf.kernel_choice import kernels_for
 
-_DIVIDED_BITS = 8  # by which arrays are divided: see Bulk.distribute
+DIVIDED_BITS = 8  #: by which arrays are divided: see Bulk.distribute
 _SLICE = CACHED_PAIRS  # for so many, the kernel needs one pass less than for more
-_PART = 1 << 15  # pairs of an array that is divided; smaller ones are joined
+PART = 1 << 14  #: pairs of an array that is divided; smaller ones are joined
 _OF_A_THREAD = 1 << 17  # pairs: a few milliseconds of work
+
+
+class DividedPairs(NamedTuple):
+    """Pairs in the order of their first 8 bits, and the bounds of each group of them."""
+
+    pairs: np.ndarray
+    bounds: list[int]
+
+    @classmethod
+    def of(cls, parts: Sequence[np.ndarray]) -> DividedPairs:
+        """Divide the pairs of some arrays, which may be changed."""
+        is_own = len(parts) == 1 and parts[0].flags.writeable
+        pairs = parts[0] if is_own else np.concatenate(parts)
+        divided = np.empty_like(pairs)
+        bounds = kernels_for(pairs.size).distribute(pairs, divided)
+        pairs[:] = divided  # distributing them to memory that is not in the cache takes longer
+        return cls(pairs, bounds.tolist())
 
 
 class SortedPairs(NamedTuple):
@@ -31,20 +49,22 @@ class SortedPairs(NamedTuple):
     bits: int
 
     @classmethod
-    def of(cls, parts: list[np.ndarray], range_bits: int) -> SortedPairs:
+    def of(cls, parts: list[DividedPairs], range_bits: int) -> SortedPairs:
         """Sort pairs; those that differ in their ranges alone become one.
 
-        ``parts`` has the pairs in arrays in any order. It is empty afterwards, and the arrays may
-        have been changed.
+        ``parts`` is empty afterwards.
         """
-        total = sum(part.size for part in parts)
+        total = sum(part.pairs.size for part in parts)
         if total <= 2 * _SLICE:
-            found = sorted_pairs(parts, are_sorted=False, range_bits=range_bits)
+            found = sorted_pairs([part.pairs for part in parts], are_sorted=False,
+                                 range_bits=range_bits)
             parts.clear()
             return cls([found], 0)
-        bits = min(_DIVIDED_BITS, ((total - 1) // _SLICE).bit_length())
-        threads = min(pa.cpu_count(), total // _OF_A_THREAD)
-        return cls(_Sorting(list(_joined(parts)), bits, range_bits).run(threads), bits)
+        bits = min(DIVIDED_BITS, ((total - 1) // _SLICE).bit_length())
+        threads = max(1, min(pa.cpu_count(), total // _OF_A_THREAD))
+        arrays = _Sorting(parts, bits, range_bits).run(threads)
+        parts.clear()
+        return cls(arrays, bits)
 
     @property
     def size(self) -> int:
@@ -69,29 +89,20 @@ class SortedPairs(NamedTuple):
 class _Sorting:
     """Pairs in several arrays, which are sorted by threads into ``2**bits`` slices."""
 
-    def __init__(self, arrays: list[np.ndarray], bits: int, range_bits: int):
-        self._arrays, self._bits, self._range_bits = arrays, bits, range_bits
-        self._bounds: list[list[int]] = []  # of the slices in each array
+    def __init__(self, parts: Sequence[DividedPairs], bits: int, range_bits: int):
+        self._parts, self._bits, self._range_bits = parts, bits, range_bits
         self._of_thread = local()
 
     def run(self, threads: int) -> list[np.ndarray]:
         # Threads are not kept: a fork would not have them.
         with ThreadPoolExecutor(threads) as pool:
-            self._bounds = list(pool.map(self._divide, self._arrays))
             return list(pool.map(self._sort, range(1 << self._bits)))
-
-    def _divide(self, array: np.ndarray) -> list[int]:
-        """Put the pairs of an array in the order of their slices; return the bounds of these."""
-        copied = self._spare(array.size)
-        copied[:] = array
-        bounds = kernels_for(array.size).distribute(copied, array)
-        found: list[int] = bounds[::1 << _DIVIDED_BITS - self._bits].tolist()
-        return found
 
     def _sort(self, number: int) -> np.ndarray:
         """Return a slice of all arrays, sorted."""
-        some = [array[bounds[number]:bounds[number + 1]]
-                for array, bounds in zip(self._arrays, self._bounds, strict=True)]
+        step = 1 << DIVIDED_BITS - self._bits
+        first, last = number * step, (number + 1) * step
+        some = [part.pairs[part.bounds[first]:part.bounds[last]] for part in self._parts]
         return sorted_pairs(some, self._bits, are_sorted=False, range_bits=self._range_bits,
                             spare=self._spare(sum(one.size for one in some)))
 
@@ -101,14 +112,3 @@ class _Sorting:
         if found is None or found.size < size:
             found = self._of_thread.spare = np.empty(size + size // 8, np.uint64)
         return found[:size]
-
-
-def _joined(parts: list[np.ndarray]) -> Iterator[np.ndarray]:
-    """Yield the pairs in larger arrays, while ``parts`` is emptied."""
-    while parts:
-        some = [parts.pop()]
-        size = some[0].size
-        while parts and size < _PART:
-            some.append(parts.pop())
-            size += some[-1].size
-        yield some[0] if len(some) == 1 and some[0].flags.writeable else np.concatenate(some)

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 from typing import BinaryIO
 
 import numpy as np
 
-from secure_bloom.index.geometry import CACHED_PAIRS, sorted_pairs
-from secure_bloom.index.pair_sorting import SortedPairs
+from secure_bloom.index.geometry import CACHED_PAIRS, place_of, sorted_pairs
+from secure_bloom.index.pair_sorting import DIVIDED_BITS, PART, DividedPairs, SortedPairs
 from secure_bloom.parquet.row_ranges import RANGE_BITS
 
 _MAX_SLICE_BITS = 12
@@ -35,13 +35,14 @@ class PairStore:
     Parameters
     ----------
     budget : int
-        Bytes of memory for pairs; the process needs about four times as much. A third of them is
-        used for pairs that are collected.
+        Bytes of memory for pairs that are collected; to sort them, the process needs as much again.
     """
 
     def __init__(self, budget: int):
         self._limit = pairs_in_memory(budget)
-        self._parts: list[np.ndarray] = []
+        self._waiting: list[np.ndarray] = []  # until they are worth dividing
+        self._num_waiting = 0
+        self._parts: list[DividedPairs] = []
         self._num_in_memory = self._num_spilled = 0
         self._runs: list[_Run] = []
         self._sorted = SortedPairs([], 0)
@@ -54,16 +55,44 @@ class PairStore:
         return self._num_in_memory + self._num_spilled
 
     def add(self, pairs: np.ndarray) -> None:
-        """Add pairs, in any order."""
+        """Add pairs, in any order; the array may be changed."""
         with self._noting_loss(), self._lock:
-            self._parts.append(pairs)
-            self._num_in_memory += pairs.size
-            if self._num_in_memory >= self._limit:
-                run = self._sort()
-                if run.size > self._limit // 2:  # else many pairs are repeated
-                    self._spill_run(run)
-            elif len(self._parts) >= _MANY_PARTS:
-                self._parts = [np.concatenate(self._parts)]
+            self._waiting.append(pairs)
+            self._num_waiting += pairs.size
+            if self._num_waiting >= PART:
+                self._divide()
+            elif len(self._waiting) >= _MANY_PARTS:
+                self._waiting = [np.concatenate(self._waiting)]
+            self._added(pairs.size)
+
+    def add_parts(self, parts: Iterable[DividedPairs], first_group: int) -> None:
+        """Add :meth:`parts` of another store, which may be changed.
+
+        Their row groups are counted from ``first_group``.
+        """
+        for pairs, bounds in parts:
+            if first_group:
+                pairs += place_of(first_group, 0)
+            if pairs.size < PART:
+                self.add(pairs)
+                continue
+            with self._noting_loss(), self._lock:
+                self._parts.append(DividedPairs(pairs, bounds))
+                self._added(pairs.size)
+
+    def _added(self, pairs: int) -> None:
+        self._num_in_memory += pairs
+        if self._num_in_memory >= self._limit:
+            run = self._sort()
+            if run.size > self._limit // 2:
+                self._spill_run(run)
+            else:  # many pairs are repeated
+                self._waiting, self._num_waiting = run.arrays, run.size
+
+    def _divide(self) -> None:
+        if self._waiting:
+            self._parts.append(DividedPairs.of(self._waiting))
+            self._waiting, self._num_waiting = [], 0
 
     @property
     def num_in_memory(self) -> int:
@@ -75,12 +104,13 @@ class PairStore:
         with self._noting_loss(), self._lock:
             self._spill_run(self._sort())
 
-    def parts(self) -> Iterator[np.ndarray]:
-        """Yield all pairs, in several arrays. Raises OSError if some were lost."""
+    def parts(self) -> Iterator[DividedPairs]:
+        """Yield all pairs. Raises OSError if some were lost."""
         self._check_complete()
+        self._divide()
         yield from self._parts
         for run in self._runs:
-            yield run.read(0, 1 << _MAX_SLICE_BITS)
+            yield run.all()
 
     def finish(self) -> int:
         """Return the number of pairs at most, each counted once if none were spilled.
@@ -102,7 +132,8 @@ class PairStore:
 
     def close(self) -> None:
         """Discard what was collected."""
-        self._parts, self._runs, self._sorted = [], [], SortedPairs([], 0)
+        self._waiting, self._parts, self._runs = [], [], []
+        self._sorted = SortedPairs([], 0)
         if self._spill is not None:
             self._spill.close()
 
@@ -120,15 +151,16 @@ class PairStore:
                 from self._lost
 
     def _sort(self) -> SortedPairs:
-        """Return what is in memory in order, and keep it in this way."""
+        """Return what is in memory in order, and keep only its number."""
+        self._divide()
         found = SortedPairs.of(self._parts, RANGE_BITS)
-        self._parts, self._num_in_memory = list(found.arrays), found.size
+        self._num_in_memory = found.size
         return found
 
     def _spill_run(self, run: SortedPairs) -> None:
         if self._spill is None:
             self._spill = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
-        self._parts, self._num_in_memory = [], 0
+        self._num_in_memory = 0
         offset = self._spill.seek(0, os.SEEK_END)
         for array in run.arrays:
             data = array.view(np.uint8).data
@@ -140,8 +172,8 @@ class PairStore:
 
 
 def pairs_in_memory(budget: int) -> int:
-    """Return how many pairs are collected in memory: they have 8 bytes, and a third of a budget."""
-    return budget // (3 * 8)
+    """Return how many pairs are collected in memory: each has 8 bytes."""
+    return budget // 8
 
 
 class _Run:
@@ -149,6 +181,10 @@ class _Run:
 
     def __init__(self, descriptor: int, offset: int, bounds: np.ndarray):
         self._descriptor, self._offset, self._bounds = descriptor, offset, bounds
+
+    def all(self) -> DividedPairs:
+        bounds = self._bounds[::(self._bounds.size - 1) >> DIVIDED_BITS]
+        return DividedPairs(self.read(0, self._bounds.size - 1).copy(), bounds.tolist())
 
     def read(self, first: int, last: int) -> np.ndarray:
         start, end = int(self._bounds[first]), int(self._bounds[last])

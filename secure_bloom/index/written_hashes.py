@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from secure_bloom.index.geometry import pack, place_of
+from secure_bloom.index.pair_sorting import DividedPairs
 from secure_bloom.index.pair_store import PairStore
 from secure_bloom.index.sealing import IndexKey
 from secure_bloom.parquet.row_ranges import ALL_ROWS
@@ -66,8 +67,8 @@ class WrittenHashes:
             pass
         self._forget(column.path)
 
-    def pairs(self, column: LeafColumn) -> Iterator[np.ndarray] | None:
-        """Return what was collected of a column of the file, in several arrays.
+    def pairs(self, column: LeafColumn) -> Iterator[DividedPairs] | None:
+        """Return what was collected of a column of the file.
 
         None if that is not complete, or the file has values of another type.
         """

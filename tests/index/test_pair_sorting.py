@@ -7,7 +7,7 @@ import pytest
 
 from secure_bloom.index import pair_sorting
 from secure_bloom.index.geometry import sorted_pairs
-from secure_bloom.index.pair_sorting import SortedPairs
+from secure_bloom.index.pair_sorting import DividedPairs, SortedPairs
 from secure_bloom.parquet.row_ranges import RANGE_BITS
 
 SIZES = 0, 1, 70_000, *[50] * 300, 150_000, 33_000  # of the arrays
@@ -29,7 +29,7 @@ def arrays(kind):
 @pytest.mark.parametrize("kind", ["random", "few", "in one slice"])
 def test_slices_are_those_of_all_pairs_in_order(kind, range_bits):
     expected = sorted_pairs(list(arrays(kind)), are_sorted=False, range_bits=range_bits)
-    parts = list(arrays(kind))
+    parts = [DividedPairs.of([one]) for one in arrays(kind)]
     found = SortedPairs.of(parts, range_bits)
     assert parts == [] and found.size == expected.size and len(found.arrays) > 1
     for slice_bits in (0, 1, found.bits, found.bits + 3, 12):
@@ -49,13 +49,14 @@ def test_a_thread_may_begin_with_a_slice_without_pairs(monkeypatch):
                     yield fresh.submit(call, one).result()
 
     monkeypatch.setattr(pair_sorting, "ThreadPoolExecutor", Pool)
-    parts = list(arrays("in one slice"))
-    expected = np.sort(np.concatenate(parts))
+    expected = np.sort(np.concatenate(list(arrays("in one slice"))))
+    parts = [DividedPairs.of([one]) for one in arrays("in one slice")]
     np.testing.assert_array_equal(np.concatenate(SortedPairs.of(parts, 0).arrays), expected)
 
 
 def test_few_pairs_are_sorted_at_once():
-    found = SortedPairs.of([np.array([3], np.uint64), np.array([1, 3], np.uint64)], 0)
+    few = [DividedPairs.of([np.array(one, np.uint64)]) for one in ([3], [1, 3])]
+    found = SortedPairs.of(few, 0)
     assert found.bits == 0 and [one.tolist() for one in found.arrays] == [[1, 3]]
     assert SortedPairs.of([], RANGE_BITS).size == 0
     assert [one.size for one in SortedPairs.of([], RANGE_BITS).slices(2)] == [0] * 4
