@@ -27,6 +27,7 @@ from secure_bloom.index.file_entry import FileEntry
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.geometry import pack, place_of
 from secure_bloom.index.manifest import Body, Listed, Manifest
+from secure_bloom.index.pair_sorting import DividedPairs
 from secure_bloom.index.publishing import publish
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys import Keyring
@@ -114,8 +115,8 @@ def _publish_index(table: SimulatedTable, pairs: int, segments: int, ring: Keyri
             more = min(max(left, 0), _TOGETHER)
             hashes = np.append(hashes, random.integers(0, 2**64, more, np.uint64))
             groups = random.integers(0, last - first, hashes.size, np.uint64)
-            builder.add_pairs(0, [pack(manifest.key.fingerprints(hashes),
-                                       place_of(groups, ALL_ROWS))])
+            builder.add_pairs(0, [DividedPairs.of([pack(manifest.key.fingerprints(hashes),
+                                                        place_of(groups, ALL_ROWS))])])
             hashes, left = hashes[:0], left - more
         infos.append(builder.write(filesystem, folder.path))
         builder.close()

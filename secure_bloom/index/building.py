@@ -37,7 +37,7 @@ class SegmentBuilder:
     column_type : ColumnType
         Of the column in all files of the segment.
     budget : int
-        Bytes of memory for pairs; the process needs about four times as much.
+        As for :class:`.PairStore`.
     """
 
     def __init__(self, key: IndexKey, column_type: ColumnType, budget: int = BUDGET):
