@@ -27,6 +27,7 @@ _AT_ONCE = 8 << 20  # bytes of pages that are searched together
 _AT_ONCE_FAR_AWAY = 64 << 20
 _MANY = 8  # pages; if most of them have what is searched for, the others are not searched
 _ALL = 1 << 60  # pages of a column chunk, at least
+_MOST_ROWS = 1 << 20  # of a page: decoded whole, for each batch with some of them
 _SMALL_DICTIONARY = 64 << 10  # bytes; read although the pages may not need it
 
 
@@ -97,7 +98,8 @@ class RowGroupColumns:
                 continue
             tables = [(chunk, read_data_pages(self._indexes, chunk, self.num_rows))
                       for chunk in chunks]
-            pages = [ChunkPages(chunk, table) for chunk, table in tables if table is not None]
+            pages = [ChunkPages(chunk, table) for chunk, table in tables
+                     if table is not None and np.diff(table.first_rows).max() <= _MOST_ROWS]
             if len(pages) == len(tables):
                 found[name] = column, pages
                 self.num_pages += sum(len(one.pages) for one in pages)

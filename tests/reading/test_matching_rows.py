@@ -220,6 +220,18 @@ def test_of_many_small_columns_pages_are_only_searched(tmp_path):
         assert len(row_groups) == of.call_count == 1  # pyarrow has read them
 
 
+@pytest.mark.parametrize("pages", [1, 2])
+def test_pages_with_very_many_rows_are_not_decoded_again_and_again(tmp_path, pages):
+    """A page of some bytes may have 2^31 rows, and would be decoded whole for each batch."""
+    rows = (1 << 20) + 1
+    pq.write_table(pa.table({"n": np.zeros(rows, np.int8)}), tmp_path / "a.parquet",
+                   write_page_index=True, write_batch_size=rows // pages + 1,
+                   max_rows_per_page=rows // pages + 1, row_group_size=rows)
+    with secure_bloom.ParquetFile(tmp_path / "a.parquet") as opened:
+        columns = page_rows.RowGroupColumns(opened._file, 0, ["n"], 0, ["n"])
+        assert columns.has_pages("n") == (pages == 2)
+
+
 @pytest.mark.parametrize("second", [["S", "M", "L"], ["XL", "L"]])
 def test_dictionaries_are_read_by_pages_if_one_dictionary_page_has_all_values(tmp_path, second):
     is_one = second == ["S", "M", "L"]
