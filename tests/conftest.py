@@ -37,3 +37,10 @@ def make_at_full_cost():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SealingKey, "make", staticmethod(functools.partial(make, n=2**10)))
         yield make
+
+
+@pytest.fixture
+def settled(monkeypatch):
+    """Files may be indexed as soon as they are written."""
+    from secure_bloom.index import update
+    monkeypatch.setattr(update, "_SETTLED_NS", 0)

@@ -24,7 +24,6 @@ from secure_bloom import (
 from secure_bloom.cli import main
 from secure_bloom.erasing.erasure import Erasure
 from secure_bloom.errors import AuthenticationError, ColumnError, PolicyError, PolicyWarning
-from secure_bloom.index import update
 from secure_bloom.keys import Keyring
 
 TABLE = pa.table({"ssn": ["a", "b"], "city": ["x", "y"]})
@@ -53,10 +52,7 @@ def indexed(path, **options):
         raise AuthenticationError(why, file=file)
 
 
-@pytest.fixture(autouse=True)
-def settled(monkeypatch):
-    """Files may be indexed as soon as they are written."""
-    monkeypatch.setattr(update, "_SETTLED_NS", 0)
+pytestmark = pytest.mark.usefixtures("settled")
 
 
 @pytest.fixture

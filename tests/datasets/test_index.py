@@ -31,10 +31,7 @@ from tests.datasets.people import ENCRYPTION, KMS, rows_of, write_file, write_pe
 FILES = 8
 
 
-@pytest.fixture(autouse=True)
-def settled(monkeypatch):
-    """Files may be indexed as soon as they are written."""
-    monkeypatch.setattr(update, "_SETTLED_NS", 0)
+pytestmark = pytest.mark.usefixtures("settled")
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 import pytest
 
 import secure_bloom
-from secure_bloom.index import update
 from secure_bloom.storage.files import Source
 from tests.datasets.people import KMS, rows_of, write_file, write_people
 from tests.storage.objects import Objects, new_objects
@@ -19,9 +18,7 @@ from tests.storage.s3 import BUCKET
 FILES = 6
 
 
-@pytest.fixture(autouse=True)
-def settled(monkeypatch):
-    monkeypatch.setattr(update, "_SETTLED_NS", 0)
+pytestmark = pytest.mark.usefixtures("settled")
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import pyarrow.dataset as ds
 import pytest
 
 import secure_bloom
-from secure_bloom.index import update
 from tests.engines.random_queries import ENGINES, Outcome
 from tests.engines.random_rows import build_indexes, leaves, random_condition, write_files
 from tests.support import kms
@@ -70,12 +69,6 @@ def check(engine: str, folder, seed: int, cases: int, indexed: bool = False) -> 
     assert comparison.different == [], "\n".join(comparison.different)
     assert comparison.skipped > 2 * cases  # of 20 row groups in each case
     assert comparison.deviations < cases / 10
-
-
-@pytest.fixture
-def settled(monkeypatch):
-    """Files may be indexed as soon as they are written."""
-    monkeypatch.setattr(update, "_SETTLED_NS", 0)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 
 import secure_bloom
 from secure_bloom import EncryptionConfiguration, erase
-from secure_bloom.index import Index, build, update
+from secure_bloom.index import Index, build
 from secure_bloom.keys.external import read_material
 from secure_bloom.storage.table_names import material_path
 from secure_bloom.storage.visibility import data_files
@@ -86,9 +86,7 @@ def copy(base, folder):
     return folder
 
 
-@pytest.fixture(autouse=True)
-def settled(monkeypatch):
-    monkeypatch.setattr(update, "_SETTLED_NS", 0)
+pytestmark = pytest.mark.usefixtures("settled")
 
 
 @pytest.mark.slow

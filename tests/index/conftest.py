@@ -2,9 +2,7 @@
 
 import pytest
 
-from secure_bloom.index import update
-
 
 @pytest.fixture(autouse=True)
-def settled(monkeypatch):
-    monkeypatch.setattr(update, "_SETTLED_NS", 0)
+def all_settled(settled):
+    """For all of them."""
