@@ -264,10 +264,15 @@ def _read_records(filesystem: pa_fs.FileSystem, infos: list[pa_fs.FileInfo], sta
         with error_location(file=info.path):
             return CommitRecord.from_bytes(data)
 
+    if not infos:
+        return []
     check_total([info.size for info in infos], MAX_RECORD, staging)
-    with ThreadPoolExecutor(8) as pool:  # each request to an object store is slow
-        texts = list(pool.map(read, infos))
-    with error_location(file=staging if len(infos) > 1 else infos[0].path if infos else None):
+    if len(infos) == 1:
+        texts = [read(infos[0])]  # a thread would take longer than to read a local record
+    else:
+        with ThreadPoolExecutor(8) as pool:  # each request to an object store is slow
+            texts = list(pool.map(read, infos))
+    with error_location(file=staging if len(infos) > 1 else infos[0].path):
         check_values(texts, *MAX_VALUES)
     return list(map(parsed, texts, infos))
 
