@@ -30,6 +30,7 @@ from secure_bloom.reencryption.target import (
     Target,
     encrypted_columns,
     has_external_material,
+    may_name_material,
 )
 from secure_bloom.sbbf.options import BloomFilterOptions
 from secure_bloom.storage.files import make_folder
@@ -101,13 +102,14 @@ def change_file(filesystem: pa_fs.FileSystem, path: str, keys: Keys, planner: Pl
             if plan is None:
                 if new_path is not None and not dry_run:
                     _copy(filesystem, path, new_path, rewrite, file)
+                elif not dry_run and not may_name_material(file.footer):
+                    _remove_material(filesystem, path)
                 return Outcome(None, _master_keys(file), frozenset(
                     file.columns[ordinal].path for ordinal in encrypted_columns(file.footer)))
             new = _checked(file, plan, keys, advance, in_place=new_path is None)
             change = _described(file, plan, new_path, rewrite)
         if not dry_run:
-            had_material = has_external_material(file.footer)
-            _store(filesystem, path, new_path, rewrite, new, plan.target, had_material)
+            _store(filesystem, path, new_path, rewrite, new, plan.target)
         algorithm = plan.target.crypto.algorithm
         return Outcome(change, frozenset(plan.target.master_keys()), frozenset(change.encrypted),
                        None if algorithm is None else algorithm.aad_file_unique)
@@ -139,17 +141,24 @@ def _check_categories(file: OpenFile, target: Target) -> None:
 
 
 def _store(filesystem: pa_fs.FileSystem, path: str, new_path: str | None, rewrite: Rewrite,
-           new: NewFile, target: Target, had_material: bool) -> None:
+           new: NewFile, target: Target) -> None:
     if new_path is None:
         rewrite.replace_by(new.parts())
-        if had_material:  # the new file has its own
-            with suppress(FileNotFoundError):
-                filesystem.delete_file(material_path(path))
+        _remove_material(filesystem, path)
         return
     make_folder(filesystem, new_path.rpartition("/")[0])
     if target.external_material is not None:
         create_material(filesystem, new_path, target.external_material)
     rewrite.write_to(new_path, new.parts())
+
+
+def _remove_material(filesystem: pa_fs.FileSystem, path: str) -> None:
+    """Remove key material next to a file that has its own, perhaps left by a run that was killed.
+    """
+    material = material_path(path)
+    if filesystem.get_file_info(material).is_file:
+        with suppress(FileNotFoundError):
+            filesystem.delete_file(material)
 
 
 def _copy(filesystem: pa_fs.FileSystem, path: str, new_path: str, rewrite: Rewrite,

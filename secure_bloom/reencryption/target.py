@@ -10,7 +10,7 @@ from secure_bloom.arrow.encrypted_columns import resolve_columns
 from secure_bloom.arrow.encryption import wrapper_for
 from secure_bloom.display import names
 from secure_bloom.encryption import EncryptionConfiguration, master_keys_by_leaf
-from secure_bloom.errors import ColumnError, UnsupportedError
+from secure_bloom.errors import ColumnError, KeyRetrievalError, UnsupportedError
 from secure_bloom.keys.cache import LIFETIME, CachedKms
 from secure_bloom.keys.material import KeyMaterial, key_reference
 from secure_bloom.keys.new_keys import DataKeyWrapper, NewKeys
@@ -172,6 +172,15 @@ def has_external_material(footer: Footer) -> bool:
     return footer.is_encrypted and key_metadata is not None \
         and footer.crypto.master_key(key_metadata) is not None \
         and key_reference(key_metadata) is not None
+
+
+def may_name_material(footer: Footer) -> bool:
+    """Whether some key of a file may be in key material next to it, whatever opens the file."""
+    found = {footer.footer_key_metadata, *(one.key_metadata for one in footer.column_chunks())}
+    try:
+        return any(key_reference(one) is not None for one in found if one is not None)
+    except KeyRetrievalError:  # it is of another kind
+        return True
 
 
 def encrypted_columns(footer: Footer) -> dict[int, OfColumn]:

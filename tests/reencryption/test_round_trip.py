@@ -196,6 +196,30 @@ def test_key_material_beside_the_file(tmp_path):
     assert "pass output" in message
 
 
+def test_key_material_that_a_killed_run_has_left_is_removed(tmp_path):
+    """It still has the old data keys. Where the file names it, it stays, whatever opens the file.
+    """
+    path, material = tmp_path / "a.parquet", tmp_path / "_KEY_MATERIAL_FOR_a.parquet.json"
+    external = EncryptionConfiguration("kf", {"kc1": ["ssn"]}, internal_key_material=False)
+    secure_bloom.write_table(TABLE, path, encryption=external, keys=KMS)
+    old = material.read_bytes()
+
+    def left_after(operation):
+        material.write_bytes(old)
+        assert operation().ok
+        return material.exists()
+
+    assert left_after(lambda: secure_bloom.reencrypt(path, KMS, dry_run=True))
+    assert left_after(lambda: secure_bloom.encrypt(path, KMS, encryption=external))
+    assert not left_after(lambda: secure_bloom.reencrypt(path, KMS))
+    assert not left_after(lambda: secure_bloom.reencrypt(path, KMS))  # after the first one's end
+    internal = EncryptionConfiguration("kf", {"kc1": ["ssn"]})
+    assert not left_after(lambda: secure_bloom.encrypt(path, KMS, encryption=internal))
+    assert not left_after(lambda: secure_bloom.decrypt(path, KMS, plaintext=True))
+    assert not left_after(lambda: secure_bloom.decrypt(path, KMS, plaintext=True))
+    assert ParquetFile(path).read().equals(TABLE)
+
+
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
     lake, journal = tmp_path / "lake", tmp_path / "journal"
     lake.mkdir()
