@@ -163,6 +163,12 @@ def test_an_exclusive_index_opens_no_more_files_than_it_may(tmp_path, monkeypatc
     assert len(Index.open(tmp_path / "t", KMS).lookup("ssn", "a").row_groups[0]) == 1
 
 
+def test_an_index_is_required_although_explicit_keys_have_none(tmp_path):
+    write(tmp_path / "0.parquet", ["a"], encryption=None)
+    with pytest.raises(TypeError, match="needs a KMS"):
+        secure_bloom.read_table(tmp_path, secure_bloom.ExplicitKeys(b"k" * 16), index="require")
+
+
 # --- other programs ------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("times", [1, 1000])

@@ -195,3 +195,15 @@ def test_a_page_that_is_not_as_the_index_says_is_an_error():
     assert levels > 2
     with pytest.raises(FormatError, match="begins within a row"):
         ChunkPages(lists, places).read(_Changed(file, places.place(0), inner), 0)
+
+
+def test_without_an_offset_index_the_places_of_pages_are_not_known():
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"k": [1]}), sink)
+    file = OpenFile(sink.getvalue())
+    assert read_data_pages(file.source, file.footer.row_groups[0][0], 1) is None
+
+
+def test_bounds_that_are_no_binaries_are_refused():
+    with pytest.raises(FormatError, match="another type"):
+        thrift.decode_binaries(b"\x15\x02")

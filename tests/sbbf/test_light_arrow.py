@@ -33,3 +33,8 @@ def test_numbers_keep_their_type_in_numpy(arrow_type, chunks):
     numbers = pa.chunked_array(chunks, arrow_type)
     found = light_arrow.to_numpy(numbers)
     assert found.dtype == arrow_type.to_pandas_dtype() and found.tolist() == numbers.to_pylist()
+
+
+def test_texts_that_are_too_long_for_its_offsets_are_made_by_pyarrow(monkeypatch):
+    monkeypatch.setattr(light_arrow, "_MAX_BYTES", 2)
+    assert light_arrow.array(["ab", "c"], pa.string()).equals(pa.array(["ab", "c"]))

@@ -12,8 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from secure_bloom import ParquetWriter, read_table, write_table
-from secure_bloom.storage.files import _open_on
+from secure_bloom.errors import FormatError
+from secure_bloom.storage.files import Source, _open_on
 from secure_bloom.storage.leftovers import remove_leftovers
+from secure_bloom.storage.table_formats import folders_above
 
 TABLE = pa.table({"a": range(1000)})
 
@@ -146,3 +148,17 @@ def test_a_move_that_stops_half_way_loses_nothing(tmp_path):
         output.commit()
     output.abort()
     assert b"new bytes" in [file.read_bytes() for file in tmp_path.iterdir()]
+
+
+def test_a_file_that_gets_shorter_while_it_is_read_is_truncated(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 1000)
+    source = Source(str(path))
+    os.truncate(path, 10)
+    with pytest.raises(FormatError, match="truncated while"):
+        source.read_tail(100)
+
+
+def test_the_folders_above_a_path_end_at_the_root():
+    assert list(folders_above("/a/b")) == ["/a/b", "/a", "/"]
+    assert list(folders_above("a/b")) == ["a/b", "a"]
