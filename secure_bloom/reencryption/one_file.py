@@ -103,7 +103,7 @@ def change_file(filesystem: pa_fs.FileSystem, path: str, keys: Keys, planner: Pl
                 if new_path is not None and not dry_run:
                     _copy(filesystem, path, new_path, rewrite, file)
                 elif not dry_run and not may_name_material(file.footer):
-                    _remove_material(filesystem, path)
+                    _remove_material(filesystem, path, rewrite)
                 return Outcome(None, _master_keys(file), frozenset(
                     file.columns[ordinal].path for ordinal in encrypted_columns(file.footer)))
             new = _checked(file, plan, keys, advance, in_place=new_path is None)
@@ -152,11 +152,15 @@ def _store(filesystem: pa_fs.FileSystem, path: str, new_path: str | None, rewrit
     rewrite.write_to(new_path, new.parts())
 
 
-def _remove_material(filesystem: pa_fs.FileSystem, path: str) -> None:
+def _remove_material(filesystem: pa_fs.FileSystem, path: str,
+                     unchanged: Rewrite | None = None) -> None:
     """Remove key material next to a file that has its own, perhaps left by a run that was killed.
+
+    Not if a file that was to be left ``unchanged`` has been replaced: it is that of the new one.
     """
     material = material_path(path)
-    if filesystem.get_file_info(material).is_file:
+    if filesystem.get_file_info(material).is_file \
+            and (unchanged is None or not unchanged.source.is_replaced()):
         with suppress(FileNotFoundError):
             filesystem.delete_file(material)
 

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,8 @@ from secure_bloom import EncryptionConfiguration, ParquetFile
 from secure_bloom.errors import ArgumentError, UnsupportedError
 from secure_bloom.index import Index, build
 from secure_bloom.keys import InMemoryKms
-from secure_bloom.reencryption import folder
+from secure_bloom.reencryption import folder, one_file
+from secure_bloom.reencryption.target import may_name_material
 from tests.modes import ENCRYPTED, MASTER_KEYS
 
 KMS = InMemoryKms(MASTER_KEYS)
@@ -218,6 +219,16 @@ def test_key_material_that_a_killed_run_has_left_is_removed(tmp_path):
     assert not left_after(lambda: secure_bloom.decrypt(path, KMS, plaintext=True))
     assert not left_after(lambda: secure_bloom.decrypt(path, KMS, plaintext=True))
     assert ParquetFile(path).read().equals(TABLE)
+
+    def replaced(footer):  # by another process, while the old version is looked at
+        material.unlink(missing_ok=True)
+        path.unlink()
+        secure_bloom.write_table(TABLE, path, encryption=external, keys=KMS)
+        return may_name_material(footer)
+
+    with patch.object(one_file, "may_name_material", replaced):
+        secure_bloom.decrypt(path, KMS, plaintext=True)
+    assert ParquetFile(path, KMS).read().equals(TABLE)
 
 
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
