@@ -22,6 +22,7 @@ from secure_bloom.index.segment_patch import patch_segment
 from secure_bloom.index.segment_writer import new_file
 from secure_bloom.index.stamps import Stamp, stamps
 from secure_bloom.index.table import Table
+from secure_bloom.index.writing import WrittenIndexes
 from secure_bloom.keys.cache import cached
 from secure_bloom.reading.open_file import OpenFile
 from tests.index.helpers import (
@@ -87,6 +88,16 @@ def test_a_table_without_pages_that_does_not_end_where_it_should_is_refused():
     assert FileTable.from_sbx2(file_pages.compressed(data)).entry(0) == entry(0, 1)
     with pytest.raises(FormatError):
         FileTable.from_sbx2(file_pages.compressed(data + b"\0"))
+
+
+def test_a_table_without_pages_that_has_a_path_twice_is_refused():
+    fields = file_pages.decompressed(FilePage.of([entry(0, 1)] * 2, {b"schema": 0}).to_bytes(),
+                                     10**6)
+    at = 4 + 2 * (8 + 8 + 8 + 4 + 4 + 16 + 16)
+    data = fields[:4] + (1).to_bytes(4, "little") + fields[4:at] + fields[at + 2:] \
+        + file_pages.packed([b"schema"])
+    with pytest.raises(FormatError):
+        FileTable.from_sbx2(file_pages.compressed(data))
 
 
 def test_sizes_of_pages_of_files_that_cannot_be_are_refused(tmp_path, monkeypatch):
@@ -161,6 +172,22 @@ def test_an_exclusive_index_opens_no_more_files_than_it_may(tmp_path, monkeypatc
     build(tmp_path / "t", "ssn", KMS, exclusive=True)
     monkeypatch.setattr(identity, "_TRIES", 1)
     assert len(Index.open(tmp_path / "t", KMS).lookup("ssn", "a").row_groups[0]) == 1
+
+
+def test_a_file_that_is_replaced_before_its_values_are_published_is_not_covered(
+        tmp_path, monkeypatch):
+    publish = WrittenIndexes.publish
+
+    def replaced(self, job, *arguments):
+        [path] = (tmp_path / "t").glob("*.parquet")
+        write(path, ["another value"] * 100)
+        return publish(self, job, *arguments)
+
+    monkeypatch.setattr(WrittenIndexes, "publish", replaced)
+    secure_bloom.write_dataset(pa.table({"ssn": ["a"]}), tmp_path / "t", encryption=ENCRYPTION,
+                               keys=KMS, index_columns=["ssn"])
+    found = Index.open(tmp_path / "t", KMS).lookup("ssn", ["a", "another value"])
+    assert len(found.uncovered) == 1 and found.row_groups == [{}, {}]
 
 
 def test_an_index_is_required_although_explicit_keys_have_none(tmp_path):
