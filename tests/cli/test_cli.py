@@ -611,7 +611,7 @@ def test_warmup_compiles_with_numba_if_it_is_chosen(monkeypatch, choose_again):
     monkeypatch.setenv("SECURE_BLOOM_KERNELS", "numba")
     result = run("warmup")
     assert result.exit_code == 0, result.stderr
-    assert re.fullmatch(r"numba: 15 kernels in /\S+\n", result.stdout)
+    assert re.fullmatch(r"numba: \d\d kernels in /\S+\n", result.stdout)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has /dev/full")
