@@ -102,14 +102,14 @@ def change_file(filesystem: pa_fs.FileSystem, path: str, keys: Keys, planner: Pl
             if plan is None:
                 if new_path is not None and not dry_run:
                     _copy(filesystem, path, new_path, rewrite, file)
-                elif not dry_run and not may_name_material(file.footer):
-                    _remove_material(filesystem, path, rewrite)
+                elif not dry_run:
+                    _remove_leftover(filesystem, path, rewrite, file)
                 return Outcome(None, _master_keys(file), frozenset(
                     file.columns[ordinal].path for ordinal in encrypted_columns(file.footer)))
             new = _checked(file, plan, keys, advance, in_place=new_path is None)
             change = _described(file, plan, new_path, rewrite)
         if not dry_run:
-            _store(filesystem, path, new_path, rewrite, new, plan.target)
+            _store(filesystem, path, new_path, rewrite, file, new, plan.target)
         algorithm = plan.target.crypto.algorithm
         return Outcome(change, frozenset(plan.target.master_keys()), frozenset(change.encrypted),
                        None if algorithm is None else algorithm.aad_file_unique)
@@ -141,10 +141,14 @@ def _check_categories(file: OpenFile, target: Target) -> None:
 
 
 def _store(filesystem: pa_fs.FileSystem, path: str, new_path: str | None, rewrite: Rewrite,
-           new: NewFile, target: Target) -> None:
+           file: OpenFile, new: NewFile, target: Target) -> None:
     if new_path is None:
+        had_material = has_external_material(file.footer)
+        _remove_leftover(filesystem, path, rewrite, file)
         rewrite.replace_by(new.parts())
-        _remove_material(filesystem, path)
+        if had_material:  # the new file has its own
+            with suppress(FileNotFoundError):
+                filesystem.delete_file(material_path(path))
         return
     make_folder(filesystem, new_path.rpartition("/")[0])
     if target.external_material is not None:
@@ -152,15 +156,15 @@ def _store(filesystem: pa_fs.FileSystem, path: str, new_path: str | None, rewrit
     rewrite.write_to(new_path, new.parts())
 
 
-def _remove_material(filesystem: pa_fs.FileSystem, path: str,
-                     unchanged: Rewrite | None = None) -> None:
-    """Remove key material next to a file that has its own, perhaps left by a run that was killed.
+def _remove_leftover(filesystem: pa_fs.FileSystem, path: str, rewrite: Rewrite,
+                     file: OpenFile) -> None:
+    """Remove key material next to a file that needs none, which a killed run has left.
 
-    Not if a file that was to be left ``unchanged`` has been replaced: it is that of the new one.
+    Not if the file has just been replaced, as far as that can be seen: it is that of the new one.
     """
     material = material_path(path)
-    if filesystem.get_file_info(material).is_file \
-            and (unchanged is None or not unchanged.source.is_replaced()):
+    if not may_name_material(file.footer) and filesystem.get_file_info(material).is_file \
+            and not rewrite.source.is_replaced():
         with suppress(FileNotFoundError):
             filesystem.delete_file(material)
 
