@@ -27,7 +27,8 @@ _AT_ONCE = 8 << 20  # bytes of pages that are searched together
 _AT_ONCE_FAR_AWAY = 64 << 20
 _MANY = 8  # pages; if most of them have what is searched for, the others are not searched
 _ALL = 1 << 60  # pages of a column chunk, at least
-_MOST_ROWS = 1 << 20  # of a page: decoded whole, for each batch with some of them
+# Of a page: each batch with some of its rows decodes all of it. Most writers stop at 20,000.
+_MOST_ROWS = 1 << 20
 _SMALL_DICTIONARY = 64 << 10  # bytes; read although the pages may not need it
 
 

@@ -21,8 +21,8 @@ def as_written(array: pa.Array, column_type: ColumnType) -> pa.Array:
     """Mirror the lossy or unchecked conversions of Arrow's Parquet writer.
 
     Timestamps and date64 are truncated towards zero; durations are stored as plain integers; a
-    timestamp keeps its instant regardless of the column's time zone; milliseconds of a time wrap
-    around.
+    timestamp keeps its instant regardless of the column's time zone. Seconds of a time become
+    milliseconds of 32 bits, of which pyarrow does not check that they fit.
     """
     source, target = array.type, column_type.arrow_type
     if source == target:
