@@ -39,6 +39,7 @@ PAGE_FILES = 128  #: of new segments
 MAX_BYTES = 128 * 1024 * 1024  #: of the directory, or of a table without pages, not compressed
 MAX_PAGES = 1 << 20  #: of a table: more than a segment with the most row groups has
 _KEPT = 16 * 1024 * 1024  # bytes of pages that were read; most have some 15 KB
+_FEW_NAMES = PAGE_FILES // 8  # of a page: more are decoded together
 _TOGETHER = 8 * 1024 * 1024  # stored bytes that are read together
 # Those of different files can hardly be compressed to a tenth, because of the digests; but what
 # anyone can write in a few KB may take many GB.
@@ -280,8 +281,10 @@ class FileTable:
             within[here] -= page.first_group[found]
             has_ranges[here] = page.columns["has_ranges"][found] != 0
             files[here] = number * self.directory.page_files + found
+            path_of = page.covered_path if here.size < _FEW_NAMES \
+                else page.covered_paths.__getitem__
             for hit, file in zip(here.tolist(), found.tolist(), strict=True):
-                paths[hit] = page.covered_path(file)
+                paths[hit] = path_of(file)
         return Located(files, within, has_ranges, paths)
 
     # --- all rows --------------------------------------------------------------------------------

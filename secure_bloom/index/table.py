@@ -98,7 +98,7 @@ def complete_generation(table: Table, generation: str | None, listing: Iterable[
     """
     if generation is None:
         return None
-    folders = set(map(posixpath.dirname, listing))
+    folders = {path.rpartition("/")[0] for path in listing}
     is_own = all(table_of(posixpath.join("table", folder)) == "table" for folder in folders)
     return generation if is_own and not leads_out(table.filesystem, table.path, folders) else None
 
