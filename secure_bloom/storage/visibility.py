@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 import pyarrow.fs as pa_fs
 
@@ -100,6 +101,18 @@ def parquet_files(filesystem: pa_fs.FileSystem, path: str,
     return [info.path for info in found.values()]
 
 
+class _Staging(NamedTuple):
+    """What ``_staging`` of a table has."""
+
+    generation: bytes | None
+    files: dict[str, pa_fs.FileInfo]
+
+    def is_same(self, later: _Staging) -> bool:
+        """Whether generation and markers are the same later."""
+        return self.generation == later.generation \
+            and _markers(self.files) == _markers(later.files)
+
+
 def visible_files(filesystem: pa_fs.FileSystem, folder: str, check: Check | None = None, *,
                   is_complete: bool = False) -> dict[str, pa_fs.FileInfo]:
     """Return the visible files below a folder, by their paths relative to it, sorted.
@@ -123,30 +136,26 @@ def visible_files(filesystem: pa_fs.FileSystem, folder: str, check: Check | None
         tables = {table for table, _ in places.values()}
         # In this order: what a job does before the first step is seen in the listing, what it does
         # after the last step is not, and what it does in between changes one of the other results.
-        before = {table: (_generation(base, table), staged_files(base, table)) for table in tables}
+        before = {table: _Staging(generation=_generation(base, table),
+                                  files=staged_files(base, table)) for table in tables}
         links: list[str] = []
         found = files_below(filesystem, folder, allow_not_found=True, is_complete=is_complete,
                             links=links)
-        after = {table: (staged_files(base, table), _generation(base, table)) for table in tables}
+        after = {table: _Staging(files=staged_files(base, table),
+                                 generation=_generation(base, table)) for table in tables}
         places = {"": own, **_linked(base, where, links, own[0])}
         if tables.issuperset(table for table, _ in places.values()) \
-                and all(_is_same(before[table], after[table][::-1]) for table in tables):
+                and all(before[table].is_same(after[table]) for table in tables):
             _check_found(filesystem, found, folder)
             if check is not None:
                 check(found)
             with contextlib.suppress(FileNotFoundError):  # a record has just been removed
                 # Pending files of both: a listed file may since be gone, with its marker.
-                jobs = {table: _jobs(base, before[table][1] | after[table][0], table)
+                jobs = {table: _jobs(base, before[table].files | after[table].files, table)
                         for table in tables}
                 return _visible(found, jobs, places)
         time.sleep(0.01)
     raise _busy(folder)
-
-
-def _is_same(before: tuple[bytes | None, Mapping[str, pa_fs.FileInfo]],
-             after: tuple[bytes | None, Mapping[str, pa_fs.FileInfo]]) -> bool:
-    """Whether generation and markers of a table are those of before."""
-    return before[0] == after[0] and _markers(before[1]) == _markers(after[1])
 
 
 def _linked(filesystem: pa_fs.FileSystem, folder: str, links: list[str], own: str) \
