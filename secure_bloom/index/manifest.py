@@ -58,6 +58,7 @@ from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.kms import unwrap_locally
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.storage.small_files import parse_json
+from secure_bloom.storage.table_names import folders_of
 
 FORMATS = {magic.decode(): magic for magic in (MAGIC, SBX2)}
 _MAX_FOLDERS = 4096  # that a manifest lists
@@ -106,9 +107,8 @@ class Listed:
         Their folders are all known, and without the prefix.
         """
         start = len(prefix)
-        folders = {path.rpartition("/")[0] for path in listing}
         return cls(len(listing), row_groups, sum(stamp.size for stamp in listing.values()),
-                   tuple(sorted(folder[start:] for folder in folders)))
+                   tuple(sorted(folder[start:] for folder in folders_of(listing))))
 
     def to_be_stored(self) -> Listed:
         """Return the totals without the folders if there are many."""

@@ -30,7 +30,7 @@ from secure_bloom.index.segment import Segment
 from secure_bloom.index.segment_info import SegmentInfo
 from secure_bloom.index.segment_patch import patch_segment
 from secure_bloom.index.stamps import Stamp
-from secure_bloom.index.table import Table, complete_generation
+from secure_bloom.index.table import Table, TableState
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.files import Source
@@ -38,19 +38,6 @@ from secure_bloom.storage.table_names import job_of, relative_path
 
 #: the changed files of a segment by their numbers: new entries, and the pairs that they have lost
 _Changed = dict[int, tuple[FileEntry, np.ndarray]]
-
-
-class TableState(NamedTuple):
-    """The files of a table, and its generation before they were listed."""
-
-    generation: str | None
-    listing: Mapping[str, Stamp]
-
-    @classmethod
-    def of(cls, table: Table) -> TableState:
-        """Return the state of a table now."""
-        generation, listing = table.generation(), table.listing()
-        return cls(complete_generation(table, generation, listing), listing)
 
 
 def patch_index(table: Table, folder: IndexFolder, kms: CachedKms | None,

@@ -8,8 +8,8 @@ from secure_bloom.index import compaction
 from secure_bloom.index.building import BUDGET
 from secure_bloom.index.file_change import FileChange
 from secure_bloom.index.folder import IndexFolder
-from secure_bloom.index.patching import TableState, patch_index
-from secure_bloom.index.table import Table
+from secure_bloom.index.patching import patch_index
+from secure_bloom.index.table import Table, TableState
 from secure_bloom.index.update import update_indexes
 from secure_bloom.keys.cache import CachedKms
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import posixpath
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
@@ -20,7 +20,13 @@ from secure_bloom.index.stamps import Stamp, stamps
 from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.inside import is_own_table, leads_out
 from secure_bloom.storage.small_files import MAX_MARKER, read_cached
-from secure_bloom.storage.table_names import GENERATION, STAGING, relative_path, table_of
+from secure_bloom.storage.table_names import (
+    GENERATION,
+    STAGING,
+    folders_of,
+    relative_path,
+    table_of,
+)
 from secure_bloom.storage.visibility import Check, files_below, visible_files
 
 _Opened = TypeVar("_Opened", ColumnIndex, ColumnIndex | None)
@@ -89,18 +95,28 @@ class Table(NamedTuple):
         return hashlib.sha256(content).hexdigest()
 
 
-def complete_generation(table: Table, generation: str | None, listing: Iterable[str]) \
-        -> str | None:
-    """Return a generation, which was asked for before the listing.
+class TableState(NamedTuple):
+    """The files of a table, and its generation before they were listed.
 
-    None if there are files of another table, whose jobs do not change this generation: in a folder
-    that is not a partition, or where a link leads to.
+    The generation is None if there are files of another table, whose jobs do not change it: in a
+    folder that is not a partition, or where a link leads to.
     """
-    if generation is None:
-        return None
-    folders = {path.rpartition("/")[0] for path in listing}
-    is_own = all(table_of(posixpath.join("table", folder)) == "table" for folder in folders)
-    return generation if is_own and not leads_out(table.filesystem, table.path, folders) else None
+
+    generation: str | None
+    listing: dict[str, Stamp]
+
+    @classmethod
+    def of(cls, table: Table) -> TableState:
+        """Return the state of a table now."""
+        generation, listing = table.generation(), table.listing()
+        if generation is None or _are_own(table, folders_of(listing)):
+            return cls(generation, listing)
+        return cls(None, listing)
+
+
+def _are_own(table: Table, folders: set[str]) -> bool:
+    return all(table_of(posixpath.join("table", folder)) == "table" for folder in folders) \
+        and not leads_out(table.filesystem, table.path, folders)
 
 
 def open_with_generation(table: Table, column: str, open_index: Callable[[], _Opened]) \

@@ -25,10 +25,11 @@ from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.opened_indexes import open_column, with_newest
 from secure_bloom.index.publishing import drop_missing, publish
 from secure_bloom.index.stamps import Stamp
-from secure_bloom.index.table import Table, complete_generation
+from secure_bloom.index.table import Table, TableState
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NoKeys
 from secure_bloom.parquet.schema import filter_columns, find_column
+from secure_bloom.parquet.thrift import no_garbage_collection
 from secure_bloom.policy.requirement import FolderChecks, Requirement
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.files import Source
@@ -161,13 +162,12 @@ class TableUpdate:
         self._table, self._kms = table, kms
         self._folders = [IndexFolder(table.filesystem, table.path, column) for column in columns]
         self.now = self._folders[0].now_ns()
-        generation = table.generation()
-        self.listing = table.listing()
-        self._generation = complete_generation(table, generation, self.listing)
         self.columns = []
-        for folder in self._folders:
-            drop_missing(folder, kms)
-            self.columns.append(with_newest(partial(self._opened, folder)))
+        with no_garbage_collection():  # there may be millions of objects, all of which stay
+            self._generation, self.listing = TableState.of(table)
+            for folder in self._folders:
+                drop_missing(folder, kms)
+                self.columns.append(with_newest(partial(self._opened, folder)))
 
     def _opened(self, folder: IndexFolder) -> ColumnUpdate:
         index = open_column(folder, self._kms)

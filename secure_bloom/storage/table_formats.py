@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.storage.local_listing import with_valid_names
-from secure_bloom.storage.table_names import is_hidden, table_of
+from secure_bloom.storage.table_names import folders_of, is_hidden, table_of
 
 _LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi",
          "_spark_metadata": "Spark Structured Streaming"}
@@ -92,11 +92,10 @@ def find_table(filesystem: pa_fs.FileSystem, folder: str, files: Iterable[str]) 
     return first_table(filesystem, local_folders_above([folder, *_linked(folder, files)]))
 
 
-def _linked(folder: str, files: Iterable[str]) -> list[str]:
+def _linked(folder: str, files: Collection[str]) -> list[str]:
     """Return the folders outside a local folder that symbolic links in it point to."""
     own = os.path.join(os.path.realpath(folder), "")
-    folders = {path.rpartition("/")[0] for path in files}
-    real = {os.path.realpath(os.path.join(folder, name)) for name in folders if name}
+    real = {os.path.realpath(os.path.join(folder, name)) for name in folders_of(files) if name}
     return [path for path in real if not path.startswith(own)]
 
 

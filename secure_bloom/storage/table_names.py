@@ -6,6 +6,7 @@ import hashlib
 import posixpath
 import re
 import uuid
+from collections.abc import Collection
 
 STAGING = "_staging"
 INDEX = "_index"
@@ -63,6 +64,13 @@ def table_of(folder: str) -> str:
     while "=" in posixpath.basename(folder)[1:]:
         folder = posixpath.dirname(folder)
     return folder or "/"
+
+
+def folders_of(paths: Collection[str]) -> set[str]:
+    """Return the folders that files are in; ``""`` is that of a mere name."""
+    if paths and "/" not in "".join(paths):
+        return {""}  # a large table may have no partitions
+    return {path.rpartition("/")[0] for path in paths}
 
 
 def relative_path(path: str, folder: str) -> str:

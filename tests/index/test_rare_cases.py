@@ -14,14 +14,14 @@ from secure_bloom.index.file_table import FileTable
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.geometry import pack, place_of
 from secure_bloom.index.manifest import Body, Listed
-from secure_bloom.index.patching import TableState, patch_index
+from secure_bloom.index.patching import patch_index
 from secure_bloom.index.replacing import replace_index
 from secure_bloom.index.sealing import IndexKey
 from secure_bloom.index.segment import SBX2
 from secure_bloom.index.segment_patch import patch_segment
 from secure_bloom.index.segment_writer import new_file
 from secure_bloom.index.stamps import Stamp, stamps
-from secure_bloom.index.table import Table
+from secure_bloom.index.table import Table, TableState
 from secure_bloom.index.writing import WrittenIndexes
 from secure_bloom.keys.cache import cached
 from secure_bloom.reading.open_file import OpenFile
