@@ -145,6 +145,19 @@ def update_indexes(table: Table, columns: Iterable[str], kms: CachedKms | None, 
                                                 for column, maker in makers.items()}, budget)
 
 
+def trust_again(table: Table, columns: Iterable[str], kms: CachedKms | None) -> None:
+    """Record in indexes that a job has kept current that they cover all files, if they do.
+
+    The files are listed, but none is opened. Exclusive indexes are trusted from then on until
+    another job writes.
+    """
+    if table.generation() is None:
+        return  # other jobs are at work: the last one does it
+    update = TableUpdate(table, columns, kms)
+    if not update.wanting:
+        update.finish((), {}, {column.column: () for column in update.columns})
+
+
 class TableUpdate:
     """An update of the indexes of some columns: which files they lack, and how it is finished.
 

@@ -26,6 +26,7 @@ from secure_bloom.index.publishing import publish
 from secure_bloom.index.segment_info import SegmentInfo
 from secure_bloom.index.stamps import Stamp, stamp, stamps
 from secure_bloom.index.table import Table
+from secure_bloom.index.update import trust_again
 from secure_bloom.index.written_file import WrittenFile
 from secure_bloom.index.written_hashes import WrittenHashes
 from secure_bloom.keys.cache import CachedKms
@@ -37,6 +38,7 @@ from secure_bloom.storage.summary import StagedFile
 from secure_bloom.writer import ParquetWriter
 
 _BUDGET = 96 * 2**20  # bytes of a task for values
+_FEW_FILES = 100_000  # are listed after a job in some tenths of a second, if they are local
 
 _log = logging.getLogger("secure_bloom.index")
 
@@ -102,7 +104,7 @@ class WrittenIndexes:
 
         Returns the columns whose index was updated.
         """
-        done, updated = list(tasks), []
+        done, updated, exclusive = list(tasks), [], []
         for column, key in self._keys.items():
             # A stream commits with another writer, which may have opened a later index.
             made = [one.made[column, key.index_id] for one in done
@@ -118,6 +120,8 @@ class WrittenIndexes:
                 _warn(job, column, error)
                 continue
             updated.append(column)
+            if newest is not None and _may_be_trusted(newest):
+                exclusive.append(column)
             if newest is None or len(newest.body.segments) < FAN_OUT:
                 continue  # without opening them
             try:
@@ -126,6 +130,12 @@ class WrittenIndexes:
             except Exception as error:
                 _log.warning("%s", IndexWarning(f"{folder.path}: small segments of the index could "
                                                 f"not be merged, or removed: {error}"))
+        try:
+            if exclusive:
+                trust_again(Table(job.filesystem, job.table), exclusive, kms)
+        except Exception as error:
+            _log.warning("%s", IndexWarning(f"{job.table}: lookups list the table until its "
+                                            f"indexes are updated: {error}"))
         return updated
 
 
@@ -228,6 +238,12 @@ def _opened(folder: IndexFolder, master_key: str | None, kms: CachedKms | None) 
                        first=lambda: new_manifest(folder.column, master_key, kms, False))
     assert manifest is not None  # there was one, or it was created
     return manifest
+
+
+def _may_be_trusted(manifest: Manifest) -> bool:
+    """Whether it takes little time to find out that an exclusive index covers all files again."""
+    body = manifest.body
+    return body.is_exclusive and body.listed is not None and body.listed.files <= _FEW_FILES
 
 
 def _existing(folder: IndexFolder, segments: Sequence[SegmentInfo]) -> list[SegmentInfo]:

@@ -5,14 +5,17 @@ import logging
 import os
 
 import pyarrow as pa
+import pyarrow.fs as pa_fs
 import pytest
 
 import secure_bloom
 from secure_bloom.errors import ColumnError
 from secure_bloom.index import Index, build, column_segments, written_hashes
+from secure_bloom.index import table as index_table
 from secure_bloom.index import writing as indexing
 from secure_bloom.keys import InMemoryKms, KeyEncryptionKeys
 from secure_bloom.storage import files, versions
+from secure_bloom.storage.commit import Job
 from tests.datasets.people import ENCRYPTION, KMS, rows_of
 from tests.storage.objects import Objects, new_objects
 from tests.storage.s3 import BUCKET
@@ -85,6 +88,70 @@ def test_files_that_an_overwrite_replaces_are_not_found(tmp_path):
     write(tmp_path / "t", 1, mode="overwrite")
     assert known(tmp_path / "t") == (0, 0)
     assert known(tmp_path / "t", rows_of(1)["ssn"][7].as_py()) == (1, 0)
+
+
+@pytest.fixture
+def listings(monkeypatch):
+    """The folders that are listed from now on, by what looks values up."""
+    found, original = [], index_table.visible_files
+    monkeypatch.setattr(index_table, "visible_files", lambda *arguments: found.append(
+        arguments[1]) or original(*arguments))
+    return found
+
+
+def make_exclusive(folder):
+    write(folder, index=())
+    build(folder, "ssn", KMS, exclusive=True)
+
+
+def test_after_jobs_that_keep_an_exclusive_index_current_nothing_is_listed(tmp_path, listings):
+    folder = tmp_path / "t"
+    make_exclusive(folder)
+    for file, mode in (1, "append"), (2, "append"), (3, "overwrite"), (4, "append"):
+        write(folder, file, mode=mode)
+        listings.clear()
+        for known_file in range(5):
+            value = rows_of(known_file)["ssn"][7].as_py()
+            is_there = known_file == file or (mode == "append" and (
+                known_file < file if file < 3 else known_file == 3))
+            assert rows(folder, value, index="require") == is_there
+        assert listings == []
+    assert Index.open(folder, KMS).verify(None).ok
+
+
+@pytest.mark.parametrize("reason", ["another job", "a job without the index", "many files"])
+def test_after_other_jobs_it_is(tmp_path, listings, monkeypatch, reason):
+    folder = tmp_path / "t"
+    make_exclusive(folder)
+    if reason == "another job":
+        Job(pa_fs.LocalFileSystem(), str(folder), False).start()
+    elif reason == "a job without the index":
+        write(folder, 1, index=())
+    else:
+        monkeypatch.setattr(indexing, "_FEW_FILES", 0)
+    write(folder, 2)
+    listings.clear()
+    for file in range(3):
+        expected = reason == "a job without the index" or file != 1
+        assert rows(folder, rows_of(file)["ssn"][7].as_py()) == expected
+    assert len(listings) == 3
+
+
+def test_a_job_that_ends_while_another_one_lists_the_table_is_not_missed(tmp_path, monkeypatch):
+    folder, others = tmp_path / "t", [2, 3]
+    make_exclusive(folder)
+    original = index_table.visible_files
+
+    def visible_files(*arguments):
+        found = original(*arguments)
+        if others:
+            write(folder, others.pop(), index=())
+        return found
+
+    monkeypatch.setattr(index_table, "visible_files", visible_files)
+    write(folder, 1)
+    assert len(others) == 1  # this one wrote while the index was completed
+    assert rows(folder, rows_of(3)["ssn"][7].as_py()) == 1
 
 
 @pytest.mark.slow
