@@ -36,8 +36,8 @@ from secure_bloom.errors import (
     SecureBloomError,
 )
 from secure_bloom.findings import Finding
+from secure_bloom.index.finding import index_folders
 from secure_bloom.index.folder import IndexFolder
-from secure_bloom.index.inspection import index_folders
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.keys.retrieval import Keys, open_keys

@@ -40,7 +40,8 @@ def keys_list(ctx: click.Context, path: str, kms: KmsClient | None, as_json: boo
     """
     from secure_bloom.cli.index_report import render_keys
     from secure_bloom.cli.report import render_inventory
-    from secure_bloom.index.inspection import find_indexes, inspect_index
+    from secure_bloom.index.finding import find_indexes
+    from secure_bloom.index.inspection import inspect_index
     from secure_bloom.keys import list_master_keys
     with progress("reading footers") as advance:
         inventory = list_master_keys(path, kms, advance=advance)

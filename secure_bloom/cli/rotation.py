@@ -9,8 +9,8 @@ from typing import Any
 
 from secure_bloom.display import count
 from secure_bloom.errors import OperationInterrupted, SecureBloomError
+from secure_bloom.index.finding import find_indexes
 from secure_bloom.index.folder import IndexFolder
-from secure_bloom.index.inspection import find_indexes
 from secure_bloom.index.rotation import IndexRotation, rotate_indexes, update_rotated
 from secure_bloom.keys import rotate_master_keys
 from secure_bloom.keys.cache import CachedKms, cached

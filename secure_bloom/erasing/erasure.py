@@ -24,7 +24,7 @@ from secure_bloom.erasing.search import Occurrences, find_occurrences, only_in_d
 from secure_bloom.erasing.summaries import Summaries, find_summaries, remove_summaries
 from secure_bloom.erasing.table_indexes import TableIndexes
 from secure_bloom.errors import ChangedMeanwhileError, UnsupportedError
-from secure_bloom.index.inspection import index_folders
+from secure_bloom.index.finding import index_folders
 from secure_bloom.index.planning import IndexUse
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.tables import table_of_files

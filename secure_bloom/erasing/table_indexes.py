@@ -13,7 +13,8 @@ from secure_bloom.display import count
 from secure_bloom.errors import SecureBloomError
 from secure_bloom.index.compaction import unpublished
 from secure_bloom.index.file_change import FileChange
-from secure_bloom.index.folder import IndexFolder, indexed_columns
+from secure_bloom.index.finding import indexed_columns
+from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.index import index_client
 from secure_bloom.index.purging import purge_columns
 from secure_bloom.index.sealing import IndexKey

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cache, cached_property
 from itertools import accumulate
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import pyarrow.fs as pa_fs
 
@@ -38,9 +38,7 @@ from secure_bloom.storage.local_listing import (
     with_valid_names,
 )
 from secure_bloom.storage.small_files import open_small, read_cached
-from secure_bloom.storage.store_listing import recursively
-from secure_bloom.storage.table_names import INDEX, relative_path
-from secure_bloom.storage.versions import without_subtree
+from secure_bloom.storage.table_names import INDEX
 
 MANIFEST = ".manifest"  #: suffix of manifests
 _VERSION = re.compile(rf"(\d{{12}}){re.escape(MANIFEST)}")
@@ -326,23 +324,6 @@ def _joined(files: list[ReadAt], sizes: list[int]) -> ReadAt:
         return found[0] if len(found) == 1 else b"".join(found)
 
     return read_at
-
-
-def indexed_columns(filesystem: pa_fs.FileSystem, table: str) -> list[str]:
-    """Return the columns that have a folder below ``_index``, sorted."""
-    path = posixpath.join(table, INDEX)
-    # Of Google Cloud Storage, pyarrow lists files, and no folders above them.
-    is_flat = without_subtree(filesystem, path)[0].type_name == "gcs"
-    try:
-        found = recursively(filesystem, path, True) if is_flat \
-            else list_folder(filesystem, path, True)
-    except (FormatError, OSError):
-        if filesystem.get_file_info(path).type == pa_fs.FileType.Directory:
-            raise
-        return []  # what is there is a file, or a link to itself
-    names = [(relative_path(info.path, path), info.is_file) for info in with_valid_names(found)]
-    return sorted({unquote(name.partition("/")[0]) for name, is_file in names
-                   if "/" in name or not is_file})
 
 
 def folder_name(column: str) -> str:

@@ -14,7 +14,8 @@ from secure_bloom.index import compaction
 from secure_bloom.index.building import BUDGET
 from secure_bloom.index.column_index import ColumnIndex
 from secure_bloom.index.coverage import ListedCoverage
-from secure_bloom.index.folder import IndexFolder, indexed_columns
+from secure_bloom.index.finding import indexed_columns
+from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.identity import check_sample
 from secure_bloom.index.inspection import IndexInfo, inspect_index
 from secure_bloom.index.integrity import SAMPLE, IndexVerification, verify_columns

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import posixpath
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import unquote
-
-import pyarrow.fs as pa_fs
 
 from secure_bloom.display import Result, count, shown
 from secure_bloom.errors import (
@@ -20,16 +15,11 @@ from secure_bloom.errors import (
 )
 from secure_bloom.index.column_index import ColumnIndex
 from secure_bloom.index.comparison import Comparison
-from secure_bloom.index.folder import MANIFEST, IndexFolder, folder_name
+from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import StoredManifest
 from secure_bloom.index.opened_indexes import with_newest
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.keys.cache import CachedKms
-from secure_bloom.storage.files import FilePath, resolve
-from secure_bloom.storage.table_names import INDEX, is_hidden
-from secure_bloom.storage.visibility import files_below
-
-_PATH = re.compile(rf"(?:(.*)/)?{INDEX}/([^/]+)/\d{{12}}{re.escape(MANIFEST)}", re.DOTALL)
 
 
 @dataclass(repr=False)
@@ -88,30 +78,6 @@ class IndexInfo(Result):
         covered = self.hidden if self.covered is None or self.uncovered is None \
             else f"{count(self.covered, 'file')} covered, {self.uncovered:,} not covered"
         return f"{shown(self.column, 40)}: version {self.version}, {key}, {covered}"
-
-
-def index_folders(filesystem: pa_fs.FileSystem, folder: str,
-                  paths: Iterable[str]) -> list[IndexFolder]:
-    """Return the indexes of all tables at or below a folder, sorted.
-
-    ``paths`` are the paths of all files below the folder, relative to it.
-    """
-    found = set()
-    manifests = (path for path in paths if path.endswith(MANIFEST))
-    for match in filter(None, map(_PATH.fullmatch, manifests)):
-        table, column = match[1] or "", unquote(match[2])
-        if folder_name(column) == match[2] and not is_hidden(table):
-            found.add((table, column))
-    return [IndexFolder(filesystem, posixpath.join(folder, table).rstrip("/") or "/", column)
-            for table, column in sorted(found)]
-
-
-def find_indexes(path: FilePath) -> list[IndexFolder]:
-    """Return the indexes of all tables at or below a folder, sorted; none for a file."""
-    filesystem, folder = resolve(path)
-    if filesystem.get_file_info(folder).type != pa_fs.FileType.Directory:
-        return []
-    return index_folders(filesystem, folder, files_below(filesystem, folder))
 
 
 def inspect_index(folder: IndexFolder, kms: CachedKms | None,

@@ -20,7 +20,8 @@ from secure_bloom.errors import (
 from secure_bloom.index.column_index import ColumnIndex, HashValues
 from secure_bloom.index.coverage import Coverage, ListedCoverage, Place
 from secure_bloom.index.file_entry import FileEntry
-from secure_bloom.index.folder import IndexFolder, indexed_columns
+from secure_bloom.index.finding import indexed_columns
+from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.identity import Identity, allowed_keys, check_sample
 from secure_bloom.index.known_files import KnownFiles
 from secure_bloom.index.lookup import found_rows

@@ -12,8 +12,8 @@ import pyarrow.fs as pa_fs
 from secure_bloom.erasing.out_of_reach import unpublished
 from secure_bloom.erasing.summaries import find_summaries, remove_summaries
 from secure_bloom.errors import ArgumentError, SecureBloomError, UnsupportedError
+from secure_bloom.index.finding import index_folders
 from secure_bloom.index.folder import IndexFolder
-from secure_bloom.index.inspection import index_folders
 from secure_bloom.index.manifest import StoredManifest
 from secure_bloom.index.replacing import replace_index
 from secure_bloom.index.rotation import update_rotated

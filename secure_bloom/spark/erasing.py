@@ -18,7 +18,7 @@ from secure_bloom.erasing.result import EraseResult
 from secure_bloom.erasing.search import Occurrences, find_occurrences
 from secure_bloom.erasing.table_indexes import TableIndexes
 from secure_bloom.errors import ColumnError
-from secure_bloom.index.folder import indexed_columns
+from secure_bloom.index.finding import indexed_columns
 from secure_bloom.index.planning import IndexUse
 from secure_bloom.keys.keyring import Keyring
 from secure_bloom.spark.options.kms import client_or_no_keys, uri_for_tasks

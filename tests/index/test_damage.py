@@ -5,6 +5,7 @@ import json
 import os
 import random
 import shutil
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pytest
@@ -578,7 +579,7 @@ def test_names_of_columns_are_safe_names_of_folders():
     for name in ("a/b", ".hidden", "..", "a.b", "ä", "a%2Fb"):
         found = folder_name(name)
         assert "/" not in found and not found.startswith(".")
-        assert folder.unquote(found) == name
+        assert unquote(found) == name
 
 
 def test_segments_read_nothing_before_their_tail(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 written to."""
 
 import os
+import shutil
 from functools import partial
 
 import pyarrow as pa
@@ -44,6 +45,27 @@ def test_names_that_are_not_utf8_belong_to_nobody(table):
     Index.open(table, KMS).vacuum(0)
     with pytest.raises(UnsupportedError, match="not valid UTF-8: rename"):
         secure_bloom.find(table, "ssn", "v1", KMS)
+
+
+def test_what_is_not_an_index_is_left_alone(table):
+    (planted := table / "_index" / "zz").mkdir()
+    for name in ("foreign", "nested/00", "segments"):
+        (table / "_index" / name).mkdir(parents=True)
+    for path in ("foreign/people.csv", "nested/00/000000000001.manifest", f"segments/{HEX * 2}.seg",
+                 "a file", "000000000001.manifest"):
+        (table / "_index" / path).touch()
+    for name, target in (("circle", "circle"), ("nothing", "missing"), ("to a folder", planted),
+                         ("to a file", table / "a.parquet")):
+        (table / "_index" / name).symlink_to(target)
+    os.mkfifo(table / "_index" / "pipe")
+    write(table / "b.parquet", ["v3"])
+    age(table)
+    index = Index.open(table, KMS)
+    assert (index.columns, index.update().indexed) == (["ssn"], 1)
+    assert index.purge() and index.verify().ok and len(index.inspect()) == 1
+    shutil.rmtree(table / "_index" / "ssn")
+    with pytest.raises(FileNotFoundError, match="has no index"):
+        secure_bloom.find(table, "ssn", "v1", KMS, index="require")
 
 
 @pytest.mark.parametrize("place", ["_index", "_index/ssn"])

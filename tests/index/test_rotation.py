@@ -17,8 +17,9 @@ from secure_bloom.errors import (
     SecureBloomError,
 )
 from secure_bloom.index import Index, update
+from secure_bloom.index.finding import find_indexes
 from secure_bloom.index.folder import IndexFolder
-from secure_bloom.index.inspection import find_indexes, inspect_index
+from secure_bloom.index.inspection import inspect_index
 from secure_bloom.index.lookup import look_up
 from secure_bloom.index.rotation import rotate_indexes, update_rotated
 from secure_bloom.index.table import Table

@@ -87,6 +87,16 @@ def test_an_index_is_found_where_folders_are_not_listed():
     assert index.lookup("ssn", "v0").row_groups == [{"0.parquet": [0]}]
 
 
+def test_what_is_not_an_index_is_left_alone(on_s3):
+    filesystem, where = on_s3
+    for name in ("foreign/people.csv", "nested/00/000000000001.manifest", "000000000001.manifest"):
+        with filesystem.open_output_stream(f"{where}/_index/{name}") as stream:
+            stream.write(b"{}")
+    filesystem.create_dir(f"{where}/_index/zz")
+    index = Index.open(where, KMS, filesystem=filesystem)
+    assert (index.columns, index.update().columns) == (["ssn"], ["ssn"])
+
+
 def test_reads_of_one_lookup(tmp_path, monkeypatch):
     """One read opens a segment, and one more reads a page of it, however many files there are."""
     for number in range(20):
