@@ -7,7 +7,7 @@ import pytest
 
 import secure_bloom
 from secure_bloom.errors import FormatError, IndexWarning, SecureBloomError
-from secure_bloom.index import opened_indexes, update
+from secure_bloom.index import opened_indexes
 from secure_bloom.index.manifest import Body, StoredManifest
 from secure_bloom.keys import InMemoryKms
 from tests.memory import Peak
@@ -17,8 +17,7 @@ SSN = "00000003"
 
 
 @pytest.fixture
-def people(tmp_path, monkeypatch):
-    monkeypatch.setattr(update, "_SETTLED_NS", 0)
+def people(tmp_path, settled):
     folder = tmp_path / "people"
     folder.mkdir()
     secure_bloom.write_table(

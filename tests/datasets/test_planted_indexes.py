@@ -13,7 +13,7 @@ import pytest
 import secure_bloom
 from secure_bloom import EncryptionConfiguration, Policy
 from secure_bloom.errors import IndexWarning, SecureBloomError, UnsupportedError
-from secure_bloom.index import Index, build, opened_indexes, update
+from secure_bloom.index import Index, build, opened_indexes
 from secure_bloom.index.manifest import Listed
 from secure_bloom.index.table import Table
 from secure_bloom.keys import InMemoryKms
@@ -27,9 +27,7 @@ REQUIREMENTS = [True, ["ssn"], {"ssn": "pii"}, POLICY]
 
 
 @pytest.fixture(autouse=True)
-def settled(monkeypatch):
-    """Files may be indexed as soon as they are written."""
-    monkeypatch.setattr(update, "_SETTLED_NS", 0)
+def nothing_is_known(settled):
     opened_indexes._opened.clear()
 
 

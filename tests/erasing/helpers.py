@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from secure_bloom import EncryptionConfiguration, ParquetFile, write_table
+from secure_bloom import EncryptionConfiguration, ParquetFile, attach, write_table
+from secure_bloom.errors import ChangedMeanwhileError
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.page_format import PageFormat
 from secure_bloom.parquet.thrift import Struct
 from secure_bloom.reading.open_file import OpenFile
+from secure_bloom.storage.visibility import data_files
+from tests.index.helpers import LOCAL
 from tests.test_nested_tables import comparable
 
 KEYS = {"footer": b"f" * 16, "pii": b"p" * 16, "other": b"o" * 16}
@@ -42,6 +45,18 @@ def write_people(path: Path, numbers, *, encryption=ENCRYPTION, rows: int = 4,
 def numbers_in(path, keys=KMS) -> list[int]:
     """Return the numbers of the people in a file."""
     return ParquetFile(path, keys).read(["number"])["number"].to_pylist()
+
+
+def rows(folder) -> list[int]:
+    """Return the numbers of the people in a table, sorted."""
+    return sorted(number for path in data_files(LOCAL, str(folder)) for number in numbers_in(path))
+
+
+def filters(folder) -> tuple[list[int], list[int]]:
+    """Add a filter to a file beside another job; return which rows that removes and adds."""
+    if attach(str(folder / "a.parquet"), {"name": True}, KMS).failed:
+        raise ChangedMeanwhileError("while it was attached")
+    return [], []
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import secure_bloom
-from secure_bloom import ParquetFile, attach, erase, read_table, verify_file
+from secure_bloom import ParquetFile, erase, read_table, verify_file
 from secure_bloom.errors import ChangedMeanwhileError, CommitError
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.visibility import data_files
-from tests.erasing.helpers import ENCRYPTION, KMS, numbers_in, people, ssn, write_people
+from tests.erasing.helpers import ENCRYPTION, KMS, filters, people, rows, ssn, write_people
 from tests.index.helpers import LOCAL
 from tests.storage.stores import Acts, local_store
 
@@ -36,10 +36,6 @@ def append(folder, numbers, mode="append"):
     secure_bloom.write_dataset(people(*numbers), folder, encryption=ENCRYPTION, keys=KMS, mode=mode)
 
 
-def rows(folder) -> list[int]:
-    return sorted(number for path in data_files(LOCAL, str(folder)) for number in numbers_in(path))
-
-
 def contents(folder) -> dict[str, bytes]:
     return {path: Path(path).read_bytes() for path in data_files(LOCAL, str(folder))}
 
@@ -62,12 +58,6 @@ def the_same_values(folder):
 def more_rows(folder):
     append(folder, [100, 101])
     return [], [100, 101]
-
-
-def filters(folder):
-    if attach(str(folder / "a.parquet"), {"name": True}, KMS).failed:
-        raise ChangedMeanwhileError("while it was attached")
-    return [], []
 
 
 def one_file(folder):

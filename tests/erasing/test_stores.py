@@ -8,7 +8,7 @@ import pytest
 import secure_bloom
 from secure_bloom import EncryptionConfiguration, ParquetFile, erase, verify_file, write_table
 from secure_bloom.errors import ChangedMeanwhileError, CommitError
-from secure_bloom.index import Index, build, update
+from secure_bloom.index import Index, build
 from secure_bloom.keys.external import read_material
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.table_names import material_path
@@ -73,8 +73,7 @@ def check_clean(store, *, after_fault=False):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("indexed", [False, True])
-def test_a_folder(store, monkeypatch, indexed):
-    monkeypatch.setattr(update, "_SETTLED_NS", 0)
+def test_a_folder(store, settled, indexed):
     fill(store)
     if indexed:
         build(store.folder, "ssn", KMS, filesystem=store.filesystem)

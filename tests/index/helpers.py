@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 import secure_bloom
+from secure_bloom.index import Index
 from secure_bloom.index.building import SegmentBuilder
 from secure_bloom.index.file_entry import FileEntry
 from secure_bloom.index.folder import IndexFolder
@@ -49,6 +50,12 @@ def folder_of(table, column="ssn") -> IndexFolder:
 def segments_of(table, column="ssn"):
     """Return the files of the segments, in order of their names."""
     return sorted((table / "_index" / column).glob("*.seg"))
+
+
+def files_with(folder, keys, value="absent", column="ssn") -> tuple[list[str], list[str]]:
+    """Return the files that may have a value, and those that the index does not cover."""
+    found = Index.open(folder, keys).lookup(column, value)
+    return list(found.row_groups[0]), found.uncovered
 
 
 def manifests_of(table, column="ssn"):

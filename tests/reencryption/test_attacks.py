@@ -10,7 +10,7 @@ import secure_bloom
 from secure_bloom import EncryptionConfiguration, decrypt, encrypt
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.examples.leaking_file import leaking_file
-from secure_bloom.index import build, update
+from secure_bloom.index import build
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet import thrift
 from secure_bloom.reading.open_file import OpenFile
@@ -136,9 +136,8 @@ def test_what_shows_values_is_not_taken_for_finished(tmp_path):
 
 
 @pytest.fixture
-def lake(tmp_path, monkeypatch):
+def lake(tmp_path, settled):
     """A plaintext table with an index, in which values can be looked up without a key."""
-    monkeypatch.setattr(update, "_SETTLED_NS", 0)
     for number in range(2):
         pq.write_table(TABLE, tmp_path / f"{number}.parquet")
     age(tmp_path, 100)

@@ -9,14 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import secure_bloom
-from secure_bloom import attach, audit, encrypt, erase, reencrypt
+from secure_bloom import audit, encrypt, erase, reencrypt
 from secure_bloom.errors import ChangedMeanwhileError, CommitError, KeyNotFoundError
-from secure_bloom.index import build, update
+from secure_bloom.index import build
 from secure_bloom.keys import rotate_master_keys
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.visibility import data_files
-from tests.erasing.helpers import ENCRYPTION, KMS, numbers_in, people, ssn, write_people
+from tests.erasing.helpers import ENCRYPTION, KMS, filters, people, rows, ssn, write_people
 from tests.index.helpers import LOCAL, age
 from tests.storage.stores import Acts, local_store
 
@@ -30,10 +30,8 @@ def append(folder, numbers, mode="append", encryption=None):
 
 
 @pytest.fixture
-def scene(tmp_path, monkeypatch):
+def scene(tmp_path, settled):
     """Make tables in plaintext: a file of ours, and two foreign ones; with or without an index."""
-    monkeypatch.setattr(update, "_SETTLED_NS", 0)
-
     def make(*, has_index=True):
         folder = tmp_path / uuid.uuid4().hex
         append(folder, range(1, 9))
@@ -46,10 +44,6 @@ def scene(tmp_path, monkeypatch):
         return folder
 
     return make
-
-
-def rows(folder) -> list[int]:
-    return sorted(number for path in data_files(LOCAL, str(folder)) for number in numbers_in(path))
 
 
 def open_files(folder) -> list[str]:
@@ -76,12 +70,6 @@ def more_rows(folder):
 def everything_new(folder):
     append(folder, [200, 201], mode="overwrite", encryption=ENCRYPTION)
     return OLD, [200, 201]
-
-
-def filters(folder):
-    if attach(str(folder / "a.parquet"), {"name": True}, KMS).failed:
-        raise ChangedMeanwhileError("while it was attached")
-    return [], []
 
 
 def other_keys(folder):

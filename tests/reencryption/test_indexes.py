@@ -27,10 +27,8 @@ def write(path, number):
 
 
 @pytest.fixture
-def make_lake(tmp_path, monkeypatch):
+def make_lake(tmp_path, settled):
     """A plaintext table of which the index covers one file and lacks another."""
-    monkeypatch.setattr(update, "_SETTLED_NS", 0)
-
     def make():
         lake = tmp_path / f"lake{next(numbers)}"
         lake.mkdir()

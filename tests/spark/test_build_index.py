@@ -11,6 +11,7 @@ from secure_bloom.errors import ColumnError, KeyRetrievalError
 from secure_bloom.index import Index, UpdateResult
 from secure_bloom.keys import Keyring
 from secure_bloom.spark import indexing
+from tests.index.helpers import files_with
 from tests.spark.helpers import PLAINTEXT, people, sent_to_tasks, uses_spark, write
 
 pytestmark = uses_spark
@@ -27,12 +28,6 @@ def folder(spark, tmp_path, encrypted):
     for start in (0, 100):
         write(people(spark, start=start), folder, **encrypted)
     return folder
-
-
-def files_with(folder, keyring, value, column="ssn"):
-    """Return the files that may have a value, and those that the index does not cover."""
-    found = Index.open(folder, keyring).lookup(column, value)
-    return list(found.row_groups[0]), found.uncovered
 
 
 def segments(folder, column="ssn") -> set[str]:

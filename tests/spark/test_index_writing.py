@@ -9,6 +9,7 @@ import pytest
 import secure_bloom.index
 import secure_bloom.spark
 from secure_bloom.index import Index
+from tests.index.helpers import files_with
 from tests.spark.helpers import PLAINTEXT, Tasks, people, uses_spark, visible, write
 from tests.spark.test_streaming import Stream
 
@@ -21,19 +22,13 @@ def indexed(encrypted):
     return {**encrypted, "index_columns": "ssn"}
 
 
-def known(folder, keyring, value="absent", column="ssn") -> tuple[list[str], list[str]]:
-    """Return the files that may have a value, and those that the index does not cover."""
-    found = Index.open(folder, keyring).lookup(column, value)
-    return list(found.row_groups[0]), found.uncovered
-
-
 def test_written_files_are_covered(spark, tmp_path, keyring, indexed):
     folder = tmp_path / "people"
     for start in (0, 100):
         write(people(spark, start=start), folder, **indexed)
-        assert known(folder, keyring) == ([], [])
+        assert files_with(folder, keyring) == ([], [])
     for number in (0, 99, 100, 199):
-        assert len(known(folder, keyring, f"ssn-{number}")[0]) == 1
+        assert len(files_with(folder, keyring, f"ssn-{number}")[0]) == 1
     found = secure_bloom.spark.read(spark, folder, filters=[("ssn", "=", "ssn-150")],
                                     index="require", keys=indexed["keys"])
     assert found.collect() == [("ssn-150", "city-0", 150)] and found.rdd.getNumPartitions() == 1
@@ -47,17 +42,17 @@ def test_written_files_are_covered(spark, tmp_path, keyring, indexed):
 def test_other_ways_to_write(spark, tmp_path, keyring, indexed, options):
     folder = tmp_path / "people"
     write(people(spark), folder, **{**indexed, **options})
-    assert known(folder, keyring) == ([], [])
-    assert len(known(folder, keyring, "ssn-42")[0]) == 1
+    assert files_with(folder, keyring) == ([], [])
+    assert len(files_with(folder, keyring, "ssn-42")[0]) == 1
     if "id" in options.get("index_columns", ""):
-        assert known(folder, keyring, 42, "id") == known(folder, keyring, "ssn-42")
+        assert files_with(folder, keyring, 42, "id") == files_with(folder, keyring, "ssn-42")
 
 
 def test_a_partition_folder_belongs_to_the_index_of_its_table(spark, tmp_path, keyring, indexed):
     for day in (1, 2):
         write(people(spark, start=100 * day), tmp_path / "t" / f"day={day}", **indexed)
-    assert known(tmp_path / "t", keyring) == ([], [])
-    [found], _ = known(tmp_path / "t", keyring, "ssn-142")
+    assert files_with(tmp_path / "t", keyring) == ([], [])
+    [found], _ = files_with(tmp_path / "t", keyring, "ssn-142")
     assert found.startswith("day=1/")
     assert not (tmp_path / "t" / "day=1" / "_index").exists()
 
@@ -94,7 +89,7 @@ def test_attempts_that_are_lost_or_repeated_publish_nothing(spark, tmp_path, key
     tasks = Tasks(spark, tmp_path / "t", indexed, monkeypatch)
     lost, reported = tasks.run(), tasks.run()
     tasks.writer.commit([reported])
-    assert known(tmp_path / "t", keyring, "ssn-5") == ([reported.files[0].path], [])
+    assert files_with(tmp_path / "t", keyring, "ssn-5") == ([reported.files[0].path], [])
     assert [one.id for one in Index.open(tmp_path / "t", keyring).column("ssn").manifest.body
             .segments] == [segment_of(reported).id]
     assert segment_of(lost).name in os.listdir(tmp_path / "t" / "_index" / "ssn")
@@ -112,7 +107,7 @@ def test_a_segment_that_a_vacuum_deleted_is_not_published(spark, tmp_path, keyri
     report = tasks.run()
     Index.open(tmp_path / "t", keyring).vacuum(grace=0)
     tasks.writer.commit([report])
-    assert len(known(tmp_path / "t", keyring)[1]) == 1
+    assert len(files_with(tmp_path / "t", keyring)[1]) == 1
 
 
 @pytest.mark.parametrize("commits_elsewhere", [False, True])
@@ -129,7 +124,7 @@ def test_an_index_that_was_built_again_does_not_get_segments_of_the_old_one(
         tasks.writer.commit([report])
         assert "deleted and built again" in caplog.text
     assert Index.open(tmp_path / "t", keyring).column("ssn").segments == []
-    assert len(known(tmp_path / "t", keyring)[1]) == 1
+    assert len(files_with(tmp_path / "t", keyring)[1]) == 1
 
 
 def test_no_key_is_in_reports_or_logs(spark, tmp_path, keyring, indexed, monkeypatch, caplog):
@@ -151,9 +146,9 @@ def check_many_batches(stream, keyring, indexed, number):
     index = Index.open(stream.folder, keyring).column("ssn")
     tiers = [(segment.info.pairs.bit_length() - 1) // 3 for segment in index.segments]
     assert len(tiers) <= 14 and max(map(tiers.count, tiers)) <= 7
-    assert known(stream.folder, keyring) == ([], [])
+    assert files_with(stream.folder, keyring) == ([], [])
     for value in range(5, 10 * number, 37):
-        assert len(known(stream.folder, keyring, f"ssn-{value}")[0]) == 1
+        assert len(files_with(stream.folder, keyring, f"ssn-{value}")[0]) == 1
 
 
 @pytest.mark.sweep
@@ -170,4 +165,4 @@ def test_a_batch_that_spark_repeats_is_not_published_twice(spark, tmp_path, keyr
     stream.forget_last_batch()
     stream.run(**change, **indexed)
     assert Index.open(stream.folder, keyring).column("ssn").manifest.body.segments == segments
-    assert known(stream.folder, keyring) == ([], [])
+    assert files_with(stream.folder, keyring) == ([], [])
