@@ -101,10 +101,9 @@ def _new_files(segment: Segment, sealer: Sealer, entries: Mapping[int, FileEntry
     """Add the changed pages of files to the modules; return the directory of all of them."""
     table, bounds = segment.files, segment.file_bounds
     directory = table.directory
-    schemas = list(dict.fromkeys([*directory.schemas,
-                                  *(entry.schema for entry in entries.values())]))
-    if schemas[:len(directory.schemas)] != directory.schemas:
-        schemas = [*directory.schemas, *schemas]  # it has one several times
+    known = {*directory.schemas}
+    schemas = [*directory.schemas, *dict.fromkeys(
+        entry.schema for entry in entries.values() if entry.schema not in known)]
     numbers = {schema: number for number, schema in enumerate(schemas)}
     sizes = directory.sizes.copy()
     for page in {number // directory.page_files for number in entries}:

@@ -88,8 +88,8 @@ class RowGroup(ChunkStates, Sequence[ColumnChunk]):
             Of the new version: see :meth:`.Footer.renew`.
         """
         for state in (self._changed or {}).values():
-            if isinstance(state, Decoded):
-                state.cipher = None
+            assert isinstance(state, Decoded)
+            state.cipher = None
         self.number, self.shared = number, shared
         self._fields |= {_OFFSET: start, _ORDINAL: number}
         if self.ordinal is not None or shared.crypto.algorithm is not None:

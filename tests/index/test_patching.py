@@ -197,6 +197,10 @@ def another_version_of_the_file(table, patch):
     write(table / "2.parquet", [*values_of(2)[1:], "x"], rows=ROWS // 2)
 
 
+def another_name(table, patch):
+    (table / "2.parquet").rename(table / "another.parquet")
+
+
 def another_update_meanwhile(table, patch):
     original = patching.patch_segment
 
@@ -259,7 +263,7 @@ def once(first, then):
 
 @pytest.mark.slow
 @for_each("change", [an_entry_of_a_file_that_is_gone, a_file_that_is_not_covered,
-                     another_version_of_the_file, another_update_meanwhile,
+                     another_version_of_the_file, another_name, another_update_meanwhile,
                      another_name_meanwhile, many_pages, another_index,
                      links_to_its_files, a_full_disk])
 def test_anything_else_merges_the_segments(table, change):

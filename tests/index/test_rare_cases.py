@@ -1,5 +1,7 @@
 """Limits, damage and races of an index that tests of its usual work do not meet."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -18,6 +20,7 @@ from secure_bloom.index.patching import patch_index
 from secure_bloom.index.replacing import replace_index
 from secure_bloom.index.sealing import IndexKey
 from secure_bloom.index.segment import SBX2
+from secure_bloom.index.segment_info import Part
 from secure_bloom.index.segment_patch import patch_segment
 from secure_bloom.index.segment_writer import new_file
 from secure_bloom.index.stamps import Stamp, stamps
@@ -242,7 +245,10 @@ def test_a_segment_that_cannot_be_patched_is_left_alone(tmp_path):
     lost = pack(key.fingerprints(np.array([1, 4], np.uint64)), place_of(0, 0, 0))
     assert patch_segment(folder, key, patched, lost, {}) is None  # it does not have both
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-    patched.magic = SBX2  # whose file table is stored as a whole
+    whole = patched.info
+    patched.info = replace(whole, parts=(Part("ab" * 16, 20), Part("cd" * 16, 20)))
+    assert patch_segment(folder, key, patched, lost[:1], {}) is None  # the page is in both parts
+    patched.info, patched.magic = whole, SBX2  # whose file table is stored as a whole
     assert patch_segment(folder, key, patched, lost[:1], {}) is None
 
 

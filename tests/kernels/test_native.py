@@ -3,6 +3,7 @@
 import ctypes
 import json
 import shutil
+import sys
 import threading
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from secure_bloom.errors import KernelChoiceError
+from secure_bloom import kernels
+from secure_bloom.errors import KernelChoiceError, MissingExtraError
 from secure_bloom.kernels import cpu, native, verification
 from secure_bloom.kernels.checks import filter_words
 from secure_bloom.kernels.interface import BUILT, FUNCTIONS, MANIFEST, SOURCES
@@ -62,6 +64,13 @@ def test_numpy_and_numba_can_be_chosen(choose):
     assert choose("numpy").raw is None and choose("numpy").reason is None
     assert choose("numba").name == "numba"
     assert footer_kernels("numpy") is None
+
+
+def test_numba_may_be_missing(choose, monkeypatch):
+    monkeypatch.delattr(kernels, "numba_kernels", raising=False)
+    monkeypatch.setitem(sys.modules, "secure_bloom.kernels.numba_kernels", None)
+    with pytest.raises(MissingExtraError, match="numba, which is not installed: "):
+        choose("numba")
 
 
 @pytest.mark.parametrize("value", ["fast", "BUILT", "x86-64-v9", "numpy ", "../x86-64"])

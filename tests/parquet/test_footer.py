@@ -1,6 +1,7 @@
 """Footers: opened, changed and written back in every encryption mode; pyarrow reads the result."""
 
 import io
+import os
 import tracemalloc
 
 import pyarrow as pa
@@ -138,6 +139,9 @@ def test_a_file_without_row_groups_or_columns():
     sink = io.BytesIO()
     pq.ParquetWriter(sink, TABLE.schema).close()
     assert open_footer(sink.getvalue()).row_groups == []
+    [group] = open_footer(arrow_file(TABLE.select([]))).row_groups
+    group.place(1, 1234, group.shared)
+    assert thrift.decode(group.encode(), {})[0].get_int(5) == 1234
 
 
 # --- patches -------------------------------------------------------------------------------------
@@ -521,3 +525,16 @@ def test_a_large_footer_is_in_memory_once(tmp_path, magic):
     finally:
         tracemalloc.stop()
     assert read_footer(Source(path)) == (bytes(size), magic)
+
+
+def test_a_file_that_is_truncated_before_its_large_footer_is_read(tmp_path, monkeypatch):
+    path, read_tail = sparse_file(tmp_path / "a.parquet", 2 << 20, b"PAR1"), Source.read_tail
+
+    def then_truncated(source, size):
+        tail = bytes(read_tail(source, size))
+        os.truncate(path, 1 << 20)
+        return tail
+
+    monkeypatch.setattr(Source, "read_tail", then_truncated)
+    with pytest.raises(FormatError, match="truncated while it was being read"):
+        read_footer(Source(path))
