@@ -31,7 +31,11 @@ class ListedCoverage:
         The covered files by path.
     uncovered : list of str
         The other ones, which must be searched themselves.
+    covers_all_entries : bool
+        Whether :meth:`covers` is surely true.
     """
+
+    covers_all_entries = False
 
     def __init__(self, places: Mapping[str, Place], uncovered: list[str]):
         self.places, self.uncovered = places, uncovered
@@ -70,6 +74,7 @@ class TrustedCoverage:
                  all_places: Callable[[], Mapping[tuple[str, Stamp], Place]]):
         self._segments, self.num_covered, self._removed = segments, num_covered, removed
         self._all_places, self.uncovered = all_places, list[str]()
+        self.covers_all_entries = not removed
 
     def covers(self, path: str, place: tuple[int, int]) -> bool:
         """Whether an entry of a segment, which is not void, is that of a covered file."""

@@ -56,11 +56,16 @@ def look_up(index: ColumnIndex, coverage: Coverage, values: Any) -> Lookup:
     found: list[dict[str, list[int]]] = [{} for _ in range(len(values))]
     several: set[int] = set()  # values that are not in a single row group, as nearly all are
     for hits in index.find(values[0] if is_one else values):
-        for value, path, _, group, _ in located(coverage, hits):
+        for value, path, group in zip(hits.values.tolist(), _covered_paths(coverage, hits),
+                                      hits.row_groups.tolist(), strict=True):
+            if path is None:
+                continue
             of_value = found[value]
             if of_value:
                 several.add(value)
-            of_value.setdefault(path, []).append(group)
+                of_value.setdefault(path, []).append(group)
+            else:
+                of_value[path] = [group]
         for value in hits.unanswered.tolist():
             several.add(value)
             found[value].update(all_row_groups(index, coverage, hits.segment))
@@ -88,12 +93,20 @@ def _groups_by_path(coverage: Coverage, rows: list[Found]) -> dict[str, list[int
 
 def located(coverage: Coverage, hits: Hits) -> Iterator[tuple[int, str, int, int, int]]:
     """Yield hits in covered files: number of the value; path, number, row group, and its parts."""
-    covers, segment = coverage.covers, hits.segment
     for value, path, file, group, parts in zip(
-            hits.values.tolist(), hits.paths, hits.files.tolist(), hits.row_groups.tolist(),
-            hits.parts.tolist(), strict=True):
-        if path is not None and covers(path, (segment, file)):
+            hits.values.tolist(), _covered_paths(coverage, hits), hits.files.tolist(),
+            hits.row_groups.tolist(), hits.parts.tolist(), strict=True):
+        if path is not None:
             yield value, path, file, group, parts
+
+
+def _covered_paths(coverage: Coverage, hits: Hits) -> list[str | None]:
+    """Return the paths of hits; None where the file is not covered."""
+    if coverage.covers_all_entries:
+        return hits.paths
+    covers, segment = coverage.covers, hits.segment
+    return [path if path is not None and covers(path, (segment, file)) else None
+            for path, file in zip(hits.paths, hits.files.tolist(), strict=True)]
 
 
 def found_rows(coverage: Coverage, hits: Iterable[Hits]) \
