@@ -36,7 +36,8 @@ def indexed_columns(filesystem: pa_fs.FileSystem, table: str) -> list[str]:
     if not is_local:
         paths = [posixpath.join(INDEX, relative_path(info.path, path)) for info in found]
         return [folder.column for folder in index_folders(filesystem, table, paths)]
-    columns = {unquote(info.base_name) for info in found if info.type == pa_fs.FileType.Directory}
+    columns = [unquote(info.base_name) for info in found if info.type == pa_fs.FileType.Directory
+               and folder_name(unquote(info.base_name)) == info.base_name]
     return sorted(column for column in columns if _may_exist(IndexFolder(filesystem, table,
                                                                          column)))
 

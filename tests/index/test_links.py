@@ -58,6 +58,9 @@ def test_what_is_not_an_index_is_left_alone(table):
                          ("to a file", table / "a.parquet")):
         (table / "_index" / name).symlink_to(target)
     os.mkfifo(table / "_index" / "pipe")
+    for name in ("ä", "é" * 120):  # no names of indexes: those would be other ones
+        (table / "_index" / name).mkdir()
+    (table / "_index" / "%C3%A4").touch()
     write(table / "b.parquet", ["v3"])
     age(table)
     index = Index.open(table, KMS)
