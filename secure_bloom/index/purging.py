@@ -9,7 +9,7 @@ from secure_bloom.index.building import BUDGET
 from secure_bloom.index.file_change import FileChange
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.patching import patch_index
-from secure_bloom.index.table import Table, TableState
+from secure_bloom.index.table import Table
 from secure_bloom.index.update import update_indexes
 from secure_bloom.keys.cache import CachedKms
 
@@ -26,7 +26,7 @@ def purge_columns(table: Table, columns: Iterable[str], kms: CachedKms | None,
         all segments are merged.
     """
     deleted = []
-    state = None if changes is None else TableState.of(table)
+    state = None if changes is None else table.state()
     for column in columns:
         folder = IndexFolder(table.filesystem, table.path, column)
         published = folder.published_segments(kms)

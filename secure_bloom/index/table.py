@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
@@ -58,10 +58,25 @@ class Table(NamedTuple):
         :func:`.visible_files`.
         """
         folder = self.path if folder is None else folder
-        prefix = self.prefix(folder)
-        found = visible_files(self.filesystem, folder, check)
-        return dict(zip([prefix + path for path in found] if prefix else found,
-                        stamps(self.filesystem, found.values()), strict=True))
+        found, prefix = visible_files(self.filesystem, folder, check), self.prefix(folder)
+        return self._stamps({prefix + path: info for path, info in found.items()}
+                            if prefix else found)
+
+    def _stamps(self, found: Mapping[str, pa_fs.FileInfo]) -> dict[str, Stamp]:
+        return dict(zip(found, stamps(self.filesystem, found.values()), strict=True))
+
+    def state(self) -> TableState:
+        """Return its generation and its files as they are now."""
+        generation, found = self.generation(), visible_files(self.filesystem, self.path)
+        if generation is not None and not self._are_own(found):
+            generation = None
+        return TableState(generation, self._stamps(found))
+
+    def _are_own(self, found: Mapping[str, pa_fs.FileInfo]) -> bool:
+        folders = folders_of(found)
+        links = {path for path, info in found.items() if getattr(info, "is_link", False)}
+        return all(table_of(posixpath.join("table", folder)) == "table" for folder in folders) \
+            and not leads_out(self.filesystem, self.path, folders | links)
 
     def prefix(self, folder: str) -> str:
         """Return how the relative paths of all files below a folder of the table begin."""
@@ -98,25 +113,12 @@ class Table(NamedTuple):
 class TableState(NamedTuple):
     """The files of a table, and its generation before they were listed.
 
-    The generation is None if there are files of another table, whose jobs do not change it: in a
-    folder that is not a partition, or where a link leads to.
+    The generation is None if other programs may change files without changing it: in a folder that
+    is not a partition, or where a link leads to.
     """
 
     generation: str | None
     listing: dict[str, Stamp]
-
-    @classmethod
-    def of(cls, table: Table) -> TableState:
-        """Return the state of a table now."""
-        generation, listing = table.generation(), table.listing()
-        if generation is None or _are_own(table, folders_of(listing)):
-            return cls(generation, listing)
-        return cls(None, listing)
-
-
-def _are_own(table: Table, folders: set[str]) -> bool:
-    return all(table_of(posixpath.join("table", folder)) == "table" for folder in folders) \
-        and not leads_out(table.filesystem, table.path, folders)
 
 
 def open_with_generation(table: Table, column: str, open_index: Callable[[], _Opened]) \

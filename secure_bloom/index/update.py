@@ -25,7 +25,7 @@ from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.opened_indexes import open_column, with_newest
 from secure_bloom.index.publishing import drop_missing, publish
 from secure_bloom.index.stamps import Stamp
-from secure_bloom.index.table import Table, TableState
+from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NoKeys
 from secure_bloom.parquet.schema import filter_columns, find_column
@@ -177,7 +177,7 @@ class TableUpdate:
         self.now = self._folders[0].now_ns()
         self.columns = []
         with no_garbage_collection():  # there may be millions of objects, all of which stay
-            self._generation, self.listing = TableState.of(table)
+            self._generation, self.listing = table.state()
             for folder in self._folders:
                 drop_missing(folder, kms)
                 self.columns.append(with_newest(partial(self._opened, folder)))

@@ -87,7 +87,7 @@ def _leads_to_whole(folder: str, *_identity: int) -> bool:
 
 
 def leads_out(filesystem: pa_fs.FileSystem, table: str, names: Iterable[str]) -> bool:
-    """Whether links lead from some folders of a table to a place outside of it."""
+    """Whether links lead from some files or folders of a table to a place outside of it."""
     root = local_path(filesystem, table)
     if root is None:
         return False

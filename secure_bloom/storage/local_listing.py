@@ -30,15 +30,18 @@ class LocalFile:
     """A regular file as it was listed. It has the attributes of a ``pyarrow.fs.FileInfo``.
 
     ``tag`` is what the filesystem alone sets: inode and time of the last change of anything
-    (ctime), both in hexadecimal digits, as ``inode-ctime``.
+    (ctime), both in hexadecimal digits, as ``inode-ctime``. ``is_link``: whether its name is a
+    symbolic link.
     """
 
-    __slots__ = ("mtime_ns", "path", "size", "tag")  # few objects for the garbage collector
+    # few objects for the garbage collector
+    __slots__ = ("is_link", "mtime_ns", "path", "size", "tag")
 
     type, is_file = pa_fs.FileType.File, True
 
-    def __init__(self, path: str, found: os.stat_result):
+    def __init__(self, path: str, found: os.stat_result, is_link: bool = False):
         self.path, self.size, self.mtime_ns = path, found.st_size, found.st_mtime_ns
+        self.is_link = is_link
         self.tag = _tag(found)
 
     @property
@@ -202,7 +205,7 @@ def _scanned(folder: str, allow_not_found: bool) -> tuple[list[LocalFile], list[
                     continue
                 raise
             if stat.S_ISREG(found.st_mode):
-                files.append(LocalFile(path, found))
+                files.append(LocalFile(path, found, entry.is_symlink()))
             elif stat.S_ISDIR(found.st_mode):
                 folders.append(path)
     return files, folders

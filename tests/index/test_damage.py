@@ -526,11 +526,11 @@ def test_an_index_does_not_lead_to_files_outside_of_its_table(tmp_path, monkeypa
     outside = tmp_path / "outside.parquet"
     write(outside, ["v1"], encryption=None)
     table = make(tmp_path / "t", None)
-    listing, seen = Table.listing, stamp(LOCAL, LOCAL.get_file_info(str(outside)))
+    stamps, seen = Table._stamps, stamp(LOCAL, LOCAL.get_file_info(str(outside)))
     paths = ["../outside.parquet", str(outside)]
     shutil.rmtree(table / "_index")
     with monkeypatch.context() as context:
-        context.setattr(Table, "listing", lambda *arguments: listing(*arguments)
+        context.setattr(Table, "_stamps", lambda *arguments: stamps(*arguments)
                         | dict.fromkeys(paths, seen))
         result = build(table, "ssn", KMS, encryption=None)
     assert result.indexed == len(VALUES)

@@ -112,6 +112,25 @@ def test_links_that_no_path_can_lead_to_are_not_there(table):
     assert index.lookup("ssn", "v5").uncovered == []
 
 
+def test_a_file_that_a_link_leads_to_is_not_replaced_unnoticed(tmp_path):
+    """The jobs that write to an exclusive table are not the only programs that change it."""
+    ours, store = tmp_path / "ours", tmp_path / "store"
+    secure_bloom.write_dataset(pa.table({"ssn": ["v1"]}), ours, encryption=ENCRYPTION, keys=KMS)
+    store.mkdir()
+    write(store / "people.parquet", ["v2"])
+    [own] = ours.glob("*.parquet")
+    (ours / "own.parquet").symlink_to(own)
+    age(tmp_path)
+    build(ours, "ssn", KMS, exclusive=True)
+    assert Index.open(ours, KMS).column("ssn").manifest.body.generation is not None
+    (ours / "people.parquet").symlink_to(store / "people.parquet")
+    Index.open(ours, KMS).update()
+    assert secure_bloom.find(ours, "ssn", "v2", KMS).num_rows == 1
+    write(store / "new", ["v3"])
+    os.replace(store / "new", store / "people.parquet")
+    assert secure_bloom.find(ours, "ssn", "v3", KMS).num_rows == 1
+
+
 @pytest.mark.parametrize("way", ["has a link", "is a link", "contains it"])
 def test_jobs_of_another_table_with_the_same_files_add_no_row_unnoticed(tmp_path, way):
     """They leave no trace in the ``_staging`` of a table with an exclusive index."""

@@ -24,7 +24,7 @@ from secure_bloom.index.segment_info import Part
 from secure_bloom.index.segment_patch import patch_segment
 from secure_bloom.index.segment_writer import new_file
 from secure_bloom.index.stamps import Stamp, stamps
-from secure_bloom.index.table import Table, TableState
+from secure_bloom.index.table import Table
 from secure_bloom.index.writing import WrittenIndexes
 from secure_bloom.keys.cache import cached
 from secure_bloom.reading.open_file import OpenFile
@@ -254,7 +254,7 @@ def test_a_segment_that_cannot_be_patched_is_left_alone(tmp_path):
 
 def test_without_an_index_there_is_nothing_to_patch(tmp_path):
     table = Table.at(tmp_path)
-    assert not patch_index(table, folder_of(tmp_path), cached(KMS), [], TableState.of(table))
+    assert not patch_index(table, folder_of(tmp_path), cached(KMS), [], table.state())
 
 
 def test_a_segment_that_ends_too_early_is_not_copied(tmp_path):
