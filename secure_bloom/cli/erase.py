@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
@@ -22,7 +20,7 @@ from secure_bloom.cli.shared import (
     show,
     values_options,
 )
-from secure_bloom.cli.signing import Reports, sign_option
+from secure_bloom.cli.signing import Reports, check_private, sign_option
 
 if TYPE_CHECKING:
     from secure_bloom.index.planning import IndexUse
@@ -77,7 +75,9 @@ def erase(ctx: click.Context, path: str, column: str, given: tuple[str, ...], fi
     rules, digest = read_policy(policy)
     texts = given_values(given, file)
     values = parse_texts(path, column, texts, kms)
-    key = None if hash_key is None else _hash_key(hash_key)
+    if hash_key is not None:
+        check_private(hash_key, "with this key test values against reports", "--hash-key")
+    key = None if hash_key is None else hash_key.read()
     with progress(f"erasing from {Path(path).name}") as advance:
         result = erase(path, column, values, kms, policy=rules, dry_run=dry_run,
                        max_share=1 if yes else MAX_SHARE, hash_key=key, index=index,
@@ -89,12 +89,3 @@ def erase(ctx: click.Context, path: str, column: str, given: tuple[str, ...], fi
     reports.write(html, lambda: render_page(result, facts(described)))
     show(as_json, evidence, lambda: render_erasure(result))
     ctx.exit(0 if dry_run or result.ok else BAD)
-
-
-def _hash_key(file: BinaryIO) -> bytes:
-    status = os.fstat(file.fileno())
-    if os.name == "posix" and stat.S_ISREG(status.st_mode) and status.st_mode & 0o077:
-        raise click.BadParameter(f"other users may read or change {file.name}, and with this key "
-                                 "test values against reports: run chmod 600, or make a new key",
-                                 param_hint="--hash-key")
-    return file.read()

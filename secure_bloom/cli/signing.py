@@ -53,6 +53,10 @@ class Reports:
         if len(set(places)) < len(places):
             raise click.UsageError("two reports, or a report and a signature, would be the same "
                                    "file: give each another name")
+        for folder in sorted({os.path.dirname(place) for place in places}):
+            if not os.access(folder, os.W_OK):
+                raise click.UsageError(f"a report cannot be written into {folder}: create the "
+                                       "folder, or name another one that you may write to")
         for file in files:
             if _is_same(file, source):
                 raise click.UsageError(f"the report would replace {file}: give it another name")
@@ -87,14 +91,19 @@ def _check_target(file: str, key: BinaryIO) -> None:
         raise click.UsageError(f"{file} is the key that signs: write the report to another file")
 
 
+def check_private(file: BinaryIO, harm: str, option: str) -> None:
+    """Refuse a file with a key that other users may read; ``harm`` is what they could do then."""
+    status = os.fstat(file.fileno())
+    if os.name == "posix" and stat.S_ISREG(status.st_mode) and status.st_mode & 0o077:
+        raise click.BadParameter(f"other users may read or change {file.name}, and {harm}: run "
+                                 "chmod 600, or make a new key", param_hint=option)
+
+
 def _private_key(file: BinaryIO) -> Ed25519PrivateKey:
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
-    status = os.fstat(file.fileno())
-    if os.name == "posix" and stat.S_ISREG(status.st_mode) and status.st_mode & 0o077:
-        raise click.BadParameter(f"other users may read or change {file.name}, and sign reports "
-                                 "with it: run chmod 600, or make a new key", param_hint="--sign")
+    check_private(file, "sign reports with it", "--sign")
     try:
         key: Any = load_pem_private_key(file.read(_MAX_KEY), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):

@@ -102,10 +102,12 @@ def test_reports_have_hashes_in_place_of_values(lake, tmp_path):
 @pytest.mark.parametrize("arguments, code, message", [
     (["--column", "nope", "--value", "x"], 2, "column nope"),
     (["--column", "ssn", "--values", "-"], 2, "no values"),
+    (["--column", "ssn", "--value", "p7", "--report", "none/r.json"], 2, "create the folder"),
 ])
 def test_mistakes_are_named(lake, arguments, code, message):
     done = run(lake, *arguments, stdin="")
     assert done.exit_code == code and message in done.output
+    assert len(ssns(lake)) == 1000
 
 
 def test_a_missing_folder_and_missing_keys_have_their_codes(lake, monkeypatch):
