@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 import click
 
@@ -14,6 +14,7 @@ from secure_bloom.cli.shared import (
     jobs_option,
     json_option,
     kms_options,
+    lines_of,
     policy_option,
     progress,
 )
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 @click.argument("path", type=click.Path())
 @policy_option("What must be encrypted, such as: sensitive = [\"ssn\"].")
 @kms_options
-@click.option("--guesses", type=click.File(encoding="utf-8"), metavar="FILE",
+@click.option("--guesses", type=click.File(encoding="utf-8-sig"), metavar="FILE",
               help="Values to test against plaintext filters, one per line; - for standard input.")
 @click.option("--scan", is_flag=True, help="Search every byte for plaintext filters that no "
                                            "footer references.")
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
               help="Also write an HTML page.")
 @sign_option
 @click.pass_context
-def audit(ctx: click.Context, path: str, policy: str | None, kms: KmsClient | None, guesses: Any,
-          scan: bool, jobs: int | None, as_json: bool, sarif: str | None, report: str | None,
-          html: str | None, sign: BinaryIO | None) -> None:
+def audit(ctx: click.Context, path: str, policy: str | None, kms: KmsClient | None,
+          guesses: TextIO | None, scan: bool, jobs: int | None, as_json: bool, sarif: str | None,
+          report: str | None, html: str | None, sign: BinaryIO | None) -> None:
     """Find what Bloom filters and metadata of a file or folder leak.
 
     Finds plaintext filters on encrypted columns; sensitive columns that are not encrypted;
@@ -64,10 +65,9 @@ def audit(ctx: click.Context, path: str, policy: str | None, kms: KmsClient | No
     from secure_bloom.cli.report import render_audit
     reports = Reports(sign, path, sarif, report, html)
     rules, digest = read_policy(policy)
-    lines = [line.rstrip("\r\n") for line in guesses] if guesses else []
     with progress(f"auditing {Path(path).name}") as advance:
-        result = audit(path, kms, policy=rules, guesses=[line for line in lines if line],
-                       scan=scan, files_at_once=jobs, advance=advance)
+        result = audit(path, kms, policy=rules, scan=scan, files_at_once=jobs,
+                       guesses=() if guesses is None else lines_of(guesses), advance=advance)
     described = origin(ctx, digest)
     result.path = without_secrets(result.path)
     reports.write(sarif, lambda: json.dumps(to_sarif(result), indent=2))

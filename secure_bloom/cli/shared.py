@@ -341,14 +341,18 @@ def given_values(given: tuple[str, ...], file: TextIO | None) -> list[str]:
     """Return the values that these options name, as text."""
     if file is None:
         return list(given) or [line_from_stdin()]
-    try:
-        lines = [line.rstrip("\r\n") for line in file]
-    except UnicodeDecodeError:  # its message has a part of the values
-        raise click.UsageError("the values are not UTF-8 text: convert the file") from None
-    texts = [*given, *filter(None, lines)]
+    texts = [*given, *lines_of(file)]
     if not texts:
         raise click.UsageError("there are no values to look for in the file")
     return texts
+
+
+def lines_of(file: TextIO) -> list[str]:
+    """Return the lines of a file of values, without empty ones."""
+    try:
+        return [text for line in file if (text := line.rstrip("\r\n"))]
+    except UnicodeDecodeError:  # its message has a part of the values
+        raise click.UsageError("the values are not UTF-8 text: convert the file") from None
 
 
 def write_report(path: str, text: str) -> None:

@@ -37,12 +37,14 @@ def run(*arguments, code=0):
 def test_from_a_leak_to_a_good_file(folder, keyring, tmp_path):
     path = leaking(folder / "a.parquet")
     guesses = tmp_path / "guesses.txt"
-    guesses.write_text("".join(f"{i:09d}\n" for i in range(50)))
+    guesses.write_text("".join(f"{i:09d}\n" for i in range(50)), "utf-8-sig")
     policy = tmp_path / "policy.toml"
     policy.write_text('sensitive = ["ssn", "name"]')
     out = run("audit", folder, "--policy", policy, "--guesses", guesses, code=1).output
     assert "error (leak)" in out and "of 50 guessed values, 50 are" in out and "seal" in out
     assert "000000001" not in out
+    guesses.write_bytes(b"1\xff")
+    assert "convert the file" in run("audit", folder, "--guesses", guesses, code=2).output
 
     would = run("seal", folder, "--keyring", keyring, "--dry-run").output
     assert "1 file would be changed" in would and path.stat().st_size
