@@ -287,7 +287,7 @@ def _check_no_table(filesystem: pa_fs.FileSystem, path: str, column: str) -> Non
 
 
 def _check_share(found: Occurrences, max_share: float) -> None:
-    if found.found_rows > max_share * found.num_rows:
+    if not found.found_rows <= max_share * found.num_rows:  # NaN allows nothing
         raise ValueError(f"{count(found.found_rows, 'row')} of {found.num_rows:,} would be erased, "
                          f"more than {max_share:.4g} of all; if that is intended, pass "
                          "max_share=1 (--yes)")

@@ -149,6 +149,8 @@ def vacuum(folder: IndexFolder, kms: CachedKms | None, grace: float = GRACE,
         Names of files of segments that were in a manifest, so no update is about to publish them.
         They are deleted at any age.
     """
+    if not grace >= 0:  # all files would be old enough
+        raise ValueError(f"grace must be a number of seconds, at least 0, not {grace}")
     now = folder.now_ns()
     manifest = folder.open_newest(kms)
     if manifest is None or now is None:

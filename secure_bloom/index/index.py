@@ -302,6 +302,8 @@ class Index(Summarized):
         ------
         UnsupportedError
             If the folder of an index is a link out of the table.
+        ValueError
+            If ``grace`` is negative or NaN.
         """
         return [name for folder in self._folders(columns)
                 for name in compaction.vacuum(folder, self._kms, grace)]

@@ -244,6 +244,7 @@ def test_compact_and_vacuum(table):
     assert run("update", table).exit_code == 0
     assert run("compact", table).stdout.startswith("2 segments merged; secure-bloom index vacuum")
     assert run("vacuum", table).stdout == "0 files deleted\n"
+    assert run("vacuum", table, "--grace", "nan").exit_code == 2
     shown = json.loads(run("vacuum", table, "--grace", "0", "--json").stdout)
     assert len(shown["deleted"]) == 5  # three manifests, two segments
     assert len(list((table / "_index" / "ssn").iterdir())) == 2

@@ -46,6 +46,7 @@ def test_more_than_one_percent_of_the_rows(folder):
     values = [ssn(n) for n in range(4)]
     refused(folder, ValueError, "4 rows of 300 would be erased", values=values, max_share=0.01)
     refused(folder, ValueError, "4 rows of 300", values=values, max_share=0.01, dry_run=True)
+    refused(folder, ValueError, "4 rows of 300", values=values, max_share=float("nan"))
     result = erase(folder, "ssn", values[:3], KMS)
     assert result.rows_removed == 3 and result.ok
 
