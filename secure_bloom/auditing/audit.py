@@ -48,6 +48,7 @@ from secure_bloom.policy.policy import Policy
 from secure_bloom.progress import shown_progress
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.files import FilePath, Source, resolve
+from secure_bloom.storage.hive_partitioning import partition_values
 from secure_bloom.storage.many_files import each_file
 from secure_bloom.storage.summary_files import summaries_among
 from secure_bloom.storage.versions import until_unchanged, without_subtree
@@ -292,7 +293,8 @@ def _without_match(policy: Policy, result: AuditResult,
     for file in result.files:
         if file.columns:
             own = policy.for_path(without_subtree(filesystem, file.file)[1])
-            columns.setdefault(own, set()).update(column.column for column in file.columns)
+            columns.setdefault(own, set()).update(
+                partition_values(file.file), (column.column for column in file.columns))
     missing = {own: own.without_match(found) for own, found in columns.items()}
     matched = {name for own, names in missing.items()
                for name in set(own.without_match(())) - set(names)}

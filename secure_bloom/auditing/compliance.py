@@ -60,7 +60,6 @@ def check_files(path: FilePath, policy: Policy | FilePath, keys: Keys = None, *,
     are those that files claim. Files whose columns are known are added to ``usage``.
     """
     rules = as_policy(policy)
-    assert rules is not None
     usage = RuleUsage() if usage is None else usage
     filesystem, path = resolve(path, filesystem)
     paths = [one for one in without_iceberg_metadata(parquet_files(filesystem, path))
@@ -85,14 +84,11 @@ def _checked(filesystem: pa_fs.FileSystem, path: str, keys: Keys, policy: Policy
 
 def _one_version(filesystem: pa_fs.FileSystem, path: str, keys: Keys, policy: Policy,
                  usage: RuleUsage) -> FileCompliance:
-    source = Source(path, filesystem)
-    try:
-        with source.one_version(), _opened(source, keys) as file:
-            rules = policy.for_path(file.path)
-            found = violations(rules, file.footer)
-            usage.add(rules, file.columns, partition_values(path))
-    finally:
-        source.file.close()
+    source, in_path = Source(path, filesystem), partition_values(path)
+    with source.file, source.one_version(), _opened(source, keys) as file:
+        rules = policy.for_path(file.path)
+        found = violations(rules, file.footer, in_path)
+        usage.add(rules, file.columns, in_path)
     unknown = [violation.message if violation.column is None
                else f"column {violation.column}: {violation.message}"
                for violation in found if violation.kind == UNKNOWN_KEY]

@@ -39,16 +39,22 @@ class Violation:
     row_groups: tuple[int, ...] = ()
 
 
-def violations(policy: Policy, footer: Footer) -> list[Violation]:
+def violations(policy: Policy, footer: Footer,
+               in_path: Iterable[str] = ()) -> list[Violation]:
     """Return what the policy, which must be that for the file's path, does not allow in a file.
 
-    Without keys, the names of master keys are those that the file claims.
+    ``in_path`` are the columns whose values are in the path. Without keys, the names of master keys
+    are those that the file claims.
     """
     columns = policy.of_leaves(footer.columns)
     found = list(footer_violations(policy, footer, columns))
     for leaf, column in zip(footer.columns, columns, strict=True):
         chunks = [chunks[leaf.ordinal] for chunks in footer.row_groups]
         found += column_violations(footer, chunks, column)
+    for name in in_path:
+        if (rule := policy.rule_for_partition(name)) is not None:
+            found.append(Violation(UNENCRYPTED, "the values of the column are in the path, which "
+                                   f"is not encrypted; the policy requires it: {rule}", name))
     return found
 
 

@@ -13,6 +13,7 @@ from secure_bloom import (
     EncryptionConfiguration,
     ExplicitKeys,
     ParquetFile,
+    Policy,
     UniformKey,
     write_table,
 )
@@ -71,6 +72,13 @@ def test_all_is_as_asked(folder, kms):
             seen.without_filter) == (2, 6, 6, 6, 0)
     assert check(folder / "good.parquet", kms).files == 1
     assert check(f"file://{folder}", kms).files == 2
+
+
+def test_values_in_paths_do_not_meet_a_policy(tmp_path, kms):
+    (tmp_path / "day=1").mkdir()
+    write(tmp_path / "day=1" / "a.parquet")
+    with pytest.raises(EncryptionMismatchError, match="column day: the values of the column are"):
+        verify(tmp_path, policy=Policy(["day"]), keys=kms)
 
 
 def test_a_file_that_is_replaced_with_its_key_material_gives_no_finding(tmp_path, kms, monkeypatch):

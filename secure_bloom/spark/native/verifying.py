@@ -192,7 +192,8 @@ class _FileCheck:
     def run(self, file: OpenFile, read_external: Callable[[], Mapping[str, str]]) -> None:
         """Compare footer, columns and filters."""
         self._read_external = read_external
-        for found in () if self._policy is None else violations(self._policy, file.footer):
+        for found in () if self._policy is None else violations(
+                self._policy, file.footer, partition_values(self._name)):
             self.report(found.message, column=found.column,
                         row_group=next(iter(found.row_groups), None))
         if self._encryption is not None and not file.footer.is_encrypted:
