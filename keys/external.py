@@ -92,14 +92,17 @@ def _remove_material(filesystem: pa_fs.FileSystem, path: str, error: BaseExcepti
 class MaterialFile(Rewrite):
     """The key material of the Parquet file at ``path``, to be replaced. A context manager.
 
+    ``folder`` is that of :class:`.Rewrite`, or the path of the file.
+
     Raises KeyNotFoundError if the key material file is missing.
     """
 
-    def __init__(self, filesystem: pa_fs.FileSystem, path: str):
+    def __init__(self, filesystem: pa_fs.FileSystem, path: str, folder: str):
         self._where = material_path(path)
         try:
             with _checked(self._where):
-                super().__init__(filesystem, self._where)
+                super().__init__(filesystem, self._where,
+                                 folder=None if folder == path else folder)
         except FileNotFoundError:
             raise _missing(path) from None
 

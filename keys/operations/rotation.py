@@ -176,7 +176,7 @@ class _Rotation:
     def rotate(self, path: str) -> bool:
         """Rotate one file; return whether it had the old master key."""
         check_below(self._filesystem, self._where, path)
-        with Rewrite(self._filesystem, path) as rewrite:
+        with Rewrite(self._filesystem, path, folder=self._where) as rewrite:
             with rewrite.source.one_version():
                 content, magic = read_footer(rewrite.source)
                 beside = partial(external.read_material, self._filesystem, path)
@@ -194,7 +194,7 @@ class _Rotation:
     def _rotate_external(self, path: str, footer: Footer) -> bool:
         if path != self._where:
             check_below(self._filesystem, self._where, material_path(path))
-        file = external.MaterialFile(self._filesystem, path)
+        file = external.MaterialFile(self._filesystem, path, self._where)
         with file:
             materials = file.read()
             rotated = {name: self._rewrapping.rewrapped(KeyMaterial.parse(text))

@@ -88,7 +88,7 @@ def change_files(path: FilePath, keys: Keys, planner: Planner, *, dry_run: bool,
     def change(file: str, advance: Advance) -> FileChange | None:
         check_below(filesystem, path, file)
         try:
-            return _change(filesystem, file, keys, planner, dry_run, advance)
+            return _change(filesystem, path, file, keys, planner, dry_run, advance)
         except ColumnError as error:
             mistakes.add(file, error)
             raise
@@ -112,10 +112,10 @@ def change_files(path: FilePath, keys: Keys, planner: Planner, *, dry_run: bool,
     raise mistake
 
 
-def _change(filesystem: pa_fs.FileSystem, path: str, keys: Keys, planner: Planner, dry_run: bool,
-            advance: Advance) -> FileChange | None:
-    """Change one file; return None if it needs no change."""
-    with Rewrite(filesystem, path) as rewrite, \
+def _change(filesystem: pa_fs.FileSystem, folder: str, path: str, keys: Keys, planner: Planner,
+            dry_run: bool, advance: Advance) -> FileChange | None:
+    """Change one file of a folder; return None if it needs no change."""
+    with Rewrite(filesystem, path, folder=folder) as rewrite, \
             OpenFile(path, keys, filesystem=filesystem) as file:
         if rewrite.source.version != file.version:  # or a link has a new target
             raise ChangedMeanwhileError("the file was changed in the meantime; it is left as it is")

@@ -178,11 +178,11 @@ class NewVersion(ABC):
 
 @contextmanager
 def opened_to_rewrite(filesystem: pa_fs.FileSystem, path: str, keys: Keys,
-                      requirement: Requirement | None = None, *, keep_times: bool = False) \
-        -> Iterator[tuple[Rewrite, OpenFile]]:
+                      requirement: Requirement | None = None, *, folder: str | None = None,
+                      keep_times: bool = False) -> Iterator[tuple[Rewrite, OpenFile]]:
     """Open a file to be replaced, and the same version of it to be read.
 
-    ``keep_times``: see :class:`.Rewrite`.
+    ``folder`` and ``keep_times``: see :class:`.Rewrite`.
 
     Raises
     ------
@@ -191,7 +191,8 @@ def opened_to_rewrite(filesystem: pa_fs.FileSystem, path: str, keys: Keys,
     FormatError, AuthenticationError, KeyRetrievalError
         If its footer cannot be read, or does not meet the requirement.
     """
-    with error_location(file=path), Rewrite(filesystem, path, keep_times=keep_times) as rewrite, \
+    with error_location(file=path), \
+            Rewrite(filesystem, path, folder=folder, keep_times=keep_times) as rewrite, \
             OpenFile(path, keys, filesystem=filesystem, require_encryption=requirement) as file:
         if rewrite.source.version != file.version:  # or a link has a new target
             raise ChangedMeanwhileError("the file was changed in the meantime; run it again")

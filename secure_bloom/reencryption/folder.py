@@ -162,7 +162,7 @@ def change_files(files: Files, keys: Keys, planner: Planner, *, dry_run: bool,
     def change(file: str, advance: Advance) -> ReencryptedFile | None:
         check_below(filesystem, path, file)
         outcome: Outcome = change_file(filesystem, file, keys, planner, files.new_paths.get(file),
-                                       dry_run=dry_run, keep_times=files.keep_times,
+                                       folder=path, dry_run=dry_run, keep_times=files.keep_times,
                                        advance=advance)
         seen.update(outcome.master_keys)
         encrypted.update(outcome.encrypted)

@@ -67,7 +67,7 @@ class Outcome(NamedTuple):
 
 
 def change_file(filesystem: pa_fs.FileSystem, path: str, keys: Keys, planner: Planner,
-                new_path: str | None, *, dry_run: bool, keep_times: bool,
+                new_path: str | None, *, folder: str, dry_run: bool, keep_times: bool,
                 advance: Advance) -> Outcome:
     """Change the encryption of a file.
 
@@ -80,6 +80,8 @@ def change_file(filesystem: pa_fs.FileSystem, path: str, keys: Keys, planner: Pl
     planner : callable
     new_path : str or None
         Where the new file is written. None: in place of the old one.
+    folder : str
+        The folder whose files are changed, or the path of this one.
     dry_run : bool
         Only return what would be done.
     keep_times : bool
@@ -96,7 +98,8 @@ def change_file(filesystem: pa_fs.FileSystem, path: str, keys: Keys, planner: Pl
     FormatError, AuthenticationError, KeyRetrievalError
         If it is damaged, or a key is not available.
     """
-    with opened_to_rewrite(filesystem, path, keys, keep_times=keep_times) as (rewrite, file):
+    with opened_to_rewrite(filesystem, path, keys, folder=folder, keep_times=keep_times) \
+            as (rewrite, file):
         with file.one_version():
             plan = planner(file)
             if plan is None:

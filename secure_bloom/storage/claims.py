@@ -104,10 +104,18 @@ def claim_partitions(job: JobFolder, partitions: Collection[str]) -> None:
     _claim(job, Claim(partitions=frozenset(partitions)))
 
 
-def is_being_replaced(filesystem: pa_fs.FileSystem, path: str) -> bool:
-    """Whether a job is about to replace this file, or has done so and not deleted it yet."""
-    table = table_of(posixpath.dirname(path))
-    name = relative_path(path, table)
+def is_being_replaced(filesystem: pa_fs.FileSystem, path: str, table: str | None = None) -> bool:
+    """Whether a job is about to replace this file, or has done so and not deleted it yet.
+
+    ``table`` is one whose jobs may do that besides those of the table of the file: it has the file
+    in a folder that is not a partition. Without links, as the path.
+    """
+    own = table_of(posixpath.dirname(path))
+    return any(_is_replaced_by(filesystem, one, relative_path(path, one))
+               for one in dict.fromkeys((own, table or own)))
+
+
+def _is_replaced_by(filesystem: pa_fs.FileSystem, table: str, name: str) -> bool:
     return any(claim.has(name) for claim in _claims(filesystem, table)) \
         or any(state.record is not None and name in state.record.replaced
                for state in read_jobs(filesystem, table).values())

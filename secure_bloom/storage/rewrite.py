@@ -19,6 +19,7 @@ from secure_bloom.errors import ChangedMeanwhileError, UnsupportedError
 from secure_bloom.storage.copying import copied_by_kernel
 from secure_bloom.storage.files import Output, Source, open_output
 from secure_bloom.storage.local_files import remove_checksum
+from secure_bloom.storage.table_names import table_of
 
 _COPY = 8 * 1024 * 1024  # bytes at a time, where the kernel cannot copy
 _MILLISECOND = 1_000_000  # ns
@@ -41,21 +42,26 @@ class Zeros(NamedTuple):
 class Rewrite:
     """A file to be replaced; ``source`` is the current one. A context manager.
 
-    With ``keep_times``, the new file has the times of the old one, to the millisecond. That is for
+    ``folder`` is the one whose files are changed, if it is not only this file. With ``keep_times``, the new file has the times of the old one, to the millisecond. That is for
     local files only, and for new files with the same rows in the same row groups, because readers
     that know only size and time may confuse the two. Writing raises UnsupportedError if the
     filesystem rounds the times so much that they would be the same.
     """
 
-    def __init__(self, filesystem: pa_fs.FileSystem, path: str, *, keep_times: bool = False):
+    def __init__(self, filesystem: pa_fs.FileSystem, path: str, *, folder: str | None = None,
+                 keep_times: bool = False):
         self._filesystem = filesystem
-        self._path = os.path.realpath(path) if self._is_local else path
+        self._path = self._real(path)
+        self._table = None if folder in (None, path) else table_of(self._real(folder))
         self.source = Source(self._path, filesystem)  # records the version it opened
         self._old = os.fstat(self.source.file.fileno()) if keep_times else None
 
     @property
     def _is_local(self) -> bool:
         return self._filesystem.type_name == "local"
+
+    def _real(self, path: str) -> str:
+        return os.path.realpath(path) if self._is_local else path
 
     @property
     def has_other_names(self) -> bool:
@@ -121,7 +127,8 @@ class Rewrite:
     def _check_unchanged(self) -> None:
         # In this order: a job that has just ended has deleted the file, which must not reappear.
         from secure_bloom.storage.claims import is_being_replaced  # not to read key material
-        if is_being_replaced(self._filesystem, self._path) or self.source.is_replaced():
+        if is_being_replaced(self._filesystem, self._path, self._table) \
+                or self.source.is_replaced():
             raise ChangedMeanwhileError("the file was changed in the meantime; it is left as it is",
                                         file=self._path)
 

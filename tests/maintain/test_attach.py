@@ -30,11 +30,13 @@ from secure_bloom.errors import (
     ColumnError,
     UnsupportedError,
 )
-from secure_bloom.keys import InMemoryKms
+from secure_bloom.keys import InMemoryKms, rotate_master_keys
 from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.maintain import change
 from secure_bloom.parquet.header import encode_header
 from secure_bloom.reading.open_file import OpenFile
+from secure_bloom.storage.claims import claim_folder
+from secure_bloom.storage.commit import Job
 from secure_bloom.storage.commit_record import CommitRecord, signature
 from secure_bloom.storage.visibility import data_files
 from secure_bloom.verify.measure import ColumnHashes
@@ -315,6 +317,23 @@ def test_a_file_that_a_job_has_replaced_stays_invisible(tmp_path):
     assert "changed in the meantime" in attach(old, {"ssn": True}, KMS).failed[str(old)]
     assert attach(new, {"ssn": True}, KMS).changed
     assert data_files(filesystem, str(tmp_path)) == [str(new)]
+
+
+@pytest.mark.parametrize("change", [
+    lambda folder: attach(folder, {"ssn": True}, KMS),
+    lambda folder: secure_bloom.reencrypt(folder, KMS),
+    lambda folder: rotate_master_keys(folder, KMS, old="footer", new="footer")])
+def test_jobs_of_the_table_replace_files_in_folders_that_are_no_partitions(tmp_path, change):
+    """Here, one has just claimed a file that was listed before."""
+    (tmp_path / "old").mkdir()
+    path = written(tmp_path / "old" / "a.parquet")
+    before = path.read_bytes()
+    job = Job(pa_fs.LocalFileSystem(), str(tmp_path), True)
+    job.start()
+    claim_folder(job)
+    result = change(tmp_path)
+    assert path.read_bytes() == before
+    assert "changed in the meantime" in result.failed[str(path)]
 
 
 @pytest.mark.parametrize("name", ["_delta_log", ".hoodie", "_spark_metadata", "metadata"])
