@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import fcntl
 import glob
 import json
 import os
@@ -36,7 +35,13 @@ from secure_bloom.errors import (
 )
 from secure_bloom.json_text import decode_json
 from secure_bloom.keys.kms import check_key, unwrap_locally, wrap_locally
-from secure_bloom.storage.local_files import sync_folder, temporary_stem, without_waiting
+from secure_bloom.storage.local_files import (
+    LOCKED,
+    lock_folder,
+    sync_folder,
+    temporary_stem,
+    without_waiting,
+)
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 #: with which JSON of an object may begin; none, too
@@ -222,7 +227,10 @@ def replace(path: Path, content: Content) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Prevent other processes from changing the file."""
+    """Prevent other processes from changing the file.
+
+    Raises KeyringError if its folder cannot be opened, or stays locked.
+    """
     # The file itself is replaced, so the lock is on its folder.
     try:
         descriptor = os.open(Path(os.path.realpath(path)).parent, os.O_RDONLY)
@@ -230,7 +238,8 @@ def locked(path: Path) -> Iterator[None]:
         raise KeyringError(f"its folder cannot be opened: {error.strerror}",
                            file=str(path)) from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if not lock_folder(descriptor):
+            raise KeyringError(LOCKED, file=os.path.dirname(os.path.realpath(path)))
         yield
     finally:
         os.close(descriptor)

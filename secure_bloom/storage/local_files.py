@@ -11,9 +11,16 @@ import posixpath
 import re
 import secrets
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
+from secure_bloom.errors import SecureBloomError
+
+LONGEST_WAIT = 60.0  #: seconds for the lock of a folder
+#: a message for that
+LOCKED = "another program has locked this folder for a minute: end it (see fuser), and try again"
+_PAUSE = 0.002  # seconds between two attempts
 _ACL = "system.posix_acl_access"
 _LONG_NAME = 100  # bytes: longer names are hashed in the names of temporary files
 
@@ -151,7 +158,12 @@ def _open_temporary(path: str, mode: int) -> BinaryIO:
     while True:
         file = _open_new(temporary_name(path), mode)
         try:
-            fcntl.flock(file, fcntl.LOCK_SH)
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:  # somebody else was faster: who removes it, or wants us to wait
+            file.close()
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(file.name)
+            continue
         except OSError:  # no locks on this filesystem; the other name is not taken for a leftover
             file.close()
             with contextlib.suppress(FileNotFoundError):
@@ -174,11 +186,15 @@ def _open_new(name: str, mode: int) -> BinaryIO:
 
 @contextlib.contextmanager
 def _locked(folder: str) -> Iterator[None]:
-    """Make other publishers with a check wait, if the filesystem has locks."""
+    """Make other publishers with a check wait, if the filesystem has locks.
+
+    Raises SecureBloomError if another program does not unlock the folder.
+    """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if not lock_folder(descriptor):
+                raise SecureBloomError(LOCKED, file=folder)
         yield
     finally:
         with contextlib.suppress(OSError):
@@ -186,10 +202,27 @@ def _locked(folder: str) -> Iterator[None]:
         os.close(descriptor)
 
 
+def lock_folder(descriptor: int) -> bool:
+    """Lock an open folder; return False if it is still locked by somebody else after a while.
+
+    Anyone who can read a folder can lock it, and keep it locked. Raises OSError if the filesystem
+    has no locks.
+    """
+    end = time.monotonic() + LONGEST_WAIT
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        if time.monotonic() > end:
+            return False
+        time.sleep(_PAUSE)
+
+
 def wait_for_rewrites(folders: Iterable[str]) -> None:
     """Wait until those who have checked a file in these folders have replaced it, or given up.
 
-    Later ones see in their check what was written before this call.
+    Later ones see in their check what was written before this call. Raises SecureBloomError if a
+    folder stays locked.
     """
     for folder in folders:
         with contextlib.suppress(FileNotFoundError), _locked(folder):

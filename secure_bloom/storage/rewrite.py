@@ -42,7 +42,10 @@ class Zeros(NamedTuple):
 class Rewrite:
     """A file to be replaced; ``source`` is the current one. A context manager.
 
-    ``folder`` is the one whose files are changed, if it is not only this file. With ``keep_times``, the new file has the times of the old one, to the millisecond. That is for
+    ``folder`` is the one whose files are changed, if it is not only this file: its table may have
+    jobs that replace the file, too.
+
+    With ``keep_times``, the new file has the times of the old one, to the millisecond. That is for
     local files only, and for new files with the same rows in the same row groups, because readers
     that know only size and time may confuse the two. Writing raises UnsupportedError if the
     filesystem rounds the times so much that they would be the same.

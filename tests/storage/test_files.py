@@ -5,14 +5,17 @@ import fcntl
 import io
 import multiprocessing
 import os
+from contextlib import ExitStack
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 import pytest
 
-from secure_bloom import ParquetWriter, read_table, write_table
-from secure_bloom.errors import FormatError
+from secure_bloom import ParquetWriter, attach, read_table, write_dataset, write_table
+from secure_bloom.errors import FormatError, KeyringError, SecureBloomError
+from secure_bloom.keys import Keyring
+from secure_bloom.storage import local_files
 from secure_bloom.storage.files import Source, _open_on
 from secure_bloom.storage.leftovers import remove_leftovers
 from secure_bloom.storage.table_formats import folders_above
@@ -54,6 +57,41 @@ def test_a_forked_process_leaves_the_file_alone(tmp_path):
         assert child.exitcode == 0
         writer.write_table(TABLE)
     assert read_table(path).equals(pa.concat_tables([TABLE, TABLE]))
+
+
+def test_a_lock_of_somebody_else_ends_operations(tmp_path, monkeypatch):
+    """Whoever can read a folder can lock it."""
+    monkeypatch.setattr(local_files, "LONGEST_WAIT", 0)
+    keyring = Keyring.create(tmp_path / "keyring.json")
+    write_dataset(TABLE, tmp_path / "t")
+    [path] = (tmp_path / "t").glob("*.parquet")
+    with ExitStack() as stack:
+        for folder in (tmp_path, tmp_path / "t"):
+            stack.callback(os.close, descriptor := os.open(folder, os.O_RDONLY))
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        assert "locked this folder" in attach(tmp_path / "t", ["a"]).failed[str(path)]
+        with pytest.raises(SecureBloomError, match="locked this folder"):
+            write_dataset(TABLE, tmp_path / "t", mode="overwrite")
+        with pytest.raises(KeyringError, match="locked this folder"):
+            keyring.add("a")
+    assert os.listdir(tmp_path / "t" / "_staging") == ["generation"] and keyring.names() == []
+    assert read_table(tmp_path / "t").equals(TABLE)
+
+
+def test_a_temporary_file_that_somebody_else_has_locked_is_not_used(tmp_path, monkeypatch):
+    taken = []
+
+    def faster(file, operation):
+        monkeypatch.setattr(fcntl, "flock", flock)
+        taken.append(os.open(tmp_path / os.path.basename(file.name), os.O_RDONLY))
+        flock(taken[0], fcntl.LOCK_EX)
+        return flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", faster)
+    write_table(TABLE, tmp_path / "a.parquet", bloom_filters={})
+    os.close(taken[0])
+    assert read_table(tmp_path / "a.parquet").equals(TABLE)
+    assert os.listdir(tmp_path) == ["a.parquet"]
 
 
 # --- temporary files -----------------------------------------------------------------------------
