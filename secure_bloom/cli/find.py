@@ -23,6 +23,7 @@ from secure_bloom.cli.shared import (
     names,
     progress,
     reading_options,
+    refuse_given,
     values_options,
 )
 from secure_bloom.display import count, is_terminal
@@ -80,6 +81,11 @@ def find(ctx: click.Context, paths: tuple[str, ...], column: str, given: tuple[s
     from secure_bloom.cli.found_rows import PLACES, ROWS, FoundRows, values_for
     from secure_bloom.datasets.search import Search
     from secure_bloom.storage.files import check_absent, resolve
+    if of_files or only_count:
+        refuse_given(ctx, ["columns"], "says what is shown of the rows, and --files and --count "
+                                       "show none of them;")
+    if output is None:
+        refuse_given(ctx, ["overwrite"], "is for the file that --output names;")
     form = _format(output, form, of_files, only_count, as_json)
     if output is not None and not overwrite:
         with _refusing_to_replace():

@@ -76,6 +76,9 @@ def test_found_and_not_found(folder):
     ["--column", "ssn", "--value", "a", "--columns", "nope"],
     ["--column", "day", "--value", "one"], ["--column", "ssn", "--values", os.devnull],
     ["--column", "ssn", "--value", "a", "--count", "--files"],
+    ["--column", "ssn", "--value", "1-00", "--count", "--columns", "ssn"],
+    ["--column", "ssn", "--value", "1-00", "--files", "--columns", "ssn"],
+    ["--column", "ssn", "--value", "1-00", "--overwrite"],
     ["--column", "ssn", "--value", "a", "--json", "--format", "csv"],
     ["--column", "ssn", "--value", "a", "--format", "parquet"],
     ["--column", "ssn", "--value", "a", "--output", "rows.unknown"]])
