@@ -42,7 +42,7 @@ from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.keys.retrieval import Keys, open_keys
 from secure_bloom.parquet.footer import encryption_algorithm
-from secure_bloom.parquet.tail import MAGIC, MAGIC_ENCRYPTED, TAIL_SIZE, read_footer
+from secure_bloom.parquet.tail import MAGIC_ENCRYPTED, MAGICS, TAIL_SIZE, read_footer
 from secure_bloom.policy.environment import given_or_of_environment
 from secure_bloom.policy.policy import Policy
 from secure_bloom.progress import shown_progress
@@ -276,10 +276,9 @@ class _Auditing:
 
 def _other_format(path: str, source: Source) -> str | None:
     """Return why this is not a Parquet file; None if it is, or is a part or a ruin of one."""
-    marks = (MAGIC, MAGIC_ENCRYPTED)
-    if bytes(source.read_tail(len(MAGIC))) in marks:  # read first: it is read anyway
+    if bytes(source.read_tail(4)) in MAGICS:  # read first: it is read anyway
         return None
-    if bytes(source.read_at(len(MAGIC), 0)) in marks:
+    if bytes(source.read_at(4, 0)) in MAGICS:
         return None
     if not source.size:
         return "it is empty"

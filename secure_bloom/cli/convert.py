@@ -17,6 +17,7 @@ from secure_bloom.cli.csv_file import CsvFile
 from secure_bloom.encryption import Encryption
 from secure_bloom.errors import AuthenticationError, UnsupportedError, error_location
 from secure_bloom.keys.wrapping import WritingKeys
+from secure_bloom.parquet.tail import MAGICS
 from secure_bloom.policy.policy import NO_POLICY, Policy
 from secure_bloom.policy.requirement import RequireEncryption
 from secure_bloom.policy.sensitive import Sensitive, requested
@@ -118,7 +119,7 @@ def is_parquet(path: str) -> bool:
         raise UnsupportedError("it must be a regular file, because it is read more than once: "
                                "save the data to a file first", file=path)
     with open(path, "rb") as file:
-        return file.read(4) in (b"PAR1", b"PARE")
+        return file.read(4) in MAGICS
 
 
 def _counted(tables: Iterable[pa.Table], num_rows: int, advance: Callable[[float], None]) \

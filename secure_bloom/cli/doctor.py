@@ -59,10 +59,6 @@ def doctor(ctx: click.Context, kms: shared.OpenKms, key: str | None, as_json: bo
     the KMS is only opened.
 
     Exit code 0: there are no problems (optional parts may be missing); 1: there are problems.
-
-    \b
-    Example:
-      secure-bloom doctor --keys keyring.json --key pii
     """
     findings = [*_python(), _kernels(), *_extras(), *_spark(), *_keys(kms, key)]
     problems = [one for one in findings if one.state == "problem"]
@@ -117,8 +113,7 @@ def _extras() -> Iterator[Outcome]:
             ("vault", "urllib3", "keys in HashiCorp Vault"),
             ("pkcs11", "python-pkcs11", "keys in an HSM"), ("lance", "pylance", "Lance indexes"),
             ("polars", "polars", "scans with Polars"), ("spark", "pyspark", "Spark")):
-        yield _package(package, f"for {purpose}: {installation(extra)}",
-                       is_required=False)
+        yield _package(package, f"for {purpose}: {installation(extra)}", is_required=False)
 
 
 def _spark() -> Iterator[Outcome]:

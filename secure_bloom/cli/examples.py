@@ -1,5 +1,4 @@
-"""Examples in the help of the commands. the page "Command line" has them, too, with their output.
-"""
+"""Examples in the help of commands. The page "Command line" has them, too, with their output."""
 
 from __future__ import annotations
 

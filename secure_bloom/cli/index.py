@@ -66,7 +66,7 @@ def build(ctx: click.Context, path: str, columns: tuple[str, ...], no_encryption
     index, or its index must, or cannot, be encrypted; 4, 5: other errors.
     """
     from secure_bloom.index import build
-    _update(ctx, path, f"indexing {Path(path).name}", as_json, lambda advance: build(
+    _update(ctx, path, as_json, lambda advance: build(
         path, columns, kms, encryption=None if no_encryption else "column", exclusive=exclusive,
         policy=policy, advance=advance))
 
@@ -84,15 +84,14 @@ def update(ctx: click.Context, path: str, policy: str | None, kms: KmsClient | N
     without them); 3: some files could not be read, or there is no index; 2, 4, 5: other errors.
     """
     from secure_bloom.index import Index
-    _update(ctx, path, f"indexing {Path(path).name}", as_json,
-            lambda advance: Index.open(path, kms).update(policy=policy,
-                                                            advance=advance))
+    _update(ctx, path, as_json,
+            lambda advance: Index.open(path, kms).update(policy=policy, advance=advance))
 
 
-def _update(ctx: click.Context, path: str, label: str, as_json: bool,
+def _update(ctx: click.Context, path: str, as_json: bool,
             operation: Callable[[Callable[[float], None]], UpdateResult]) -> None:
     from secure_bloom.cli.index_report import render_update
-    with progress(label) as advance:
+    with progress(f"indexing {Path(path).name}") as advance:
         result = operation(advance)
     show(as_json, {"path": path, **result.to_dict()}, lambda: render_update(result))
     ctx.exit(0 if result.ok else UNREADABLE)

@@ -22,8 +22,8 @@ from secure_bloom.display import without_credentials
 from secure_bloom.policy import Policy
 
 #: parameters whose values are shown; flags always are
-_SHOWN = {"path", "column", "policy", "kms", "keys", "index", "jobs", "report",
-          "html", "sarif", "sign", "hash_key"}
+_SHOWN = {"path", "column", "policy", "keys", "index", "jobs", "report", "html", "sarif", "sign",
+          "hash_key"}
 _MASK = "…"
 _URI = re.compile(r"([a-z][a-z0-9+.-]+):(?!\\)", re.IGNORECASE)
 #: schemes whose URIs name a path, with user and query as the only secrets

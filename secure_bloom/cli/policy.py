@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from secure_bloom.parquet.schema import LeafColumn
     from secure_bloom.policy import ColumnPolicy, Policy
 
-_PARQUET = (b"PAR1", b"PARE")
-
 
 @click.group()
 def policy() -> None:
@@ -135,10 +133,11 @@ def _check_schema(ctx: click.Context, policy_file: str, path: str, at: str | Non
 
 def _is_arrow(path: str) -> bool:
     """Whether this is a local file, and not a Parquet file."""
+    from secure_bloom.parquet.tail import MAGICS
     if not Path(path).is_file():
         return False
     with open(path, "rb") as file:
-        return file.read(4) not in _PARQUET
+        return file.read(4) not in MAGICS
 
 
 def _schema_of(path: str, kms: KmsClient | None) -> tuple[list[LeafColumn], str | None]:

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from secure_bloom.parquet.footer import Footer
 
 
-
 def inspect_file(file: OpenFile) -> dict[str, Any]:
     """The encryption of a file, and the encryption and filters of each column."""
     footer, filters = file.footer, _filters_by_column(file)

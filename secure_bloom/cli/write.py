@@ -139,9 +139,9 @@ def write(ctx: click.Context, source: str, target: str, kms: KmsClient | None,
                 source, target, overwrite=overwrite, bloom_filters=filters, encryption=encryption,
                 sensitive=None if sensitive is None else names(sensitive), keys=kms, policy=policy,
                 row_group_size=row_group_size, text_columns=names(text), types=types,
-                delimiter=delimiter,
-                plaintext=plaintext, compression=compression, write_page_index=page_index,
-                advance=advance, require_encryption=require_encryption)
+                delimiter=delimiter, plaintext=plaintext, compression=compression,
+                write_page_index=page_index, advance=advance,
+                require_encryption=require_encryption)
     except FileExistsError as error:
         raise click.UsageError(f"{error}; specify another OUT, or --overwrite to replace it") \
             from None

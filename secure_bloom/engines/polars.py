@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def scan(source: DatasetSource | Dataset, keys: Keys = None, *, schema: pa.Schema | None = None,
          filesystem: pa_fs.FileSystem | None = None, with_source: bool = False,
          all_files: bool = False, require_encryption: RequireEncryption = None,
-         policy: Policy | FilePath | None = None,
-         on_missing_key: OnMissingKey = "error", index: IndexUse = "auto") -> pl.LazyFrame:
+         policy: Policy | FilePath | None = None, on_missing_key: OnMissingKey = "error",
+         index: IndexUse = "auto") -> pl.LazyFrame:
     """Open Parquet files as a Polars LazyFrame.
 
     Row groups are skipped by partition, statistics and Bloom filters, using the filters of the
@@ -82,8 +82,7 @@ def scan(source: DatasetSource | Dataset, keys: Keys = None, *, schema: pa.Schem
     pl = import_polars()
     options: dict[str, Any] = {
         "keys": keys, "schema": schema, "filesystem": filesystem, "with_source": with_source,
-        "all_files": all_files, "require_encryption": require_encryption,
-        "policy": policy,
+        "all_files": all_files, "require_encryption": require_encryption, "policy": policy,
         "on_missing_key": on_missing_key, "index": index}
     if not isinstance(source, Dataset):
         source = dataset(source, **options)

@@ -12,7 +12,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.erasing.user_metadata import metadata_with_values
 from secure_bloom.errors import SecureBloomError
 from secure_bloom.keys.environment import NO_KEYS
-from secure_bloom.parquet.tail import MAGIC, MAGIC_ENCRYPTED
+from secure_bloom.parquet.tail import MAGICS
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.inside import check_inside, delete_file
@@ -90,7 +90,7 @@ def _is_parquet(filesystem: pa_fs.FileSystem, path: str) -> bool:
     try:
         source = Source(path, filesystem)
         with source.file:
-            return bytes(source.read_tail(4)) in (MAGIC, MAGIC_ENCRYPTED)
+            return bytes(source.read_tail(4)) in MAGICS
     except (SecureBloomError, OSError):
         return False
 

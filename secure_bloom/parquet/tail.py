@@ -8,6 +8,7 @@ from secure_bloom.storage.files import Source
 TAIL_SIZE = 8  #: footer length and magic
 MAGIC = b"PAR1"
 MAGIC_ENCRYPTED = b"PARE"
+MAGICS = MAGIC, MAGIC_ENCRYPTED  #: at the end of a Parquet file and, mostly, at its start
 MAX_FOOTER = 256 * 1024 * 1024  #: bytes; footers of 100,000 column chunks have 50 to 100 MB
 _MUCH = 1024 * 1024  # bytes that are not to be in memory twice
 
@@ -30,7 +31,7 @@ def read_footer(source: Source) -> tuple[bytes, bytes]:
     """
     tail = source.read_tail(TAIL_SIZE)
     magic = bytes(tail[-4:])
-    if source.size < TAIL_SIZE + 4 or magic not in (MAGIC, MAGIC_ENCRYPTED):
+    if source.size < TAIL_SIZE + 4 or magic not in MAGICS:
         raise FormatError("this is not a Parquet file, or it is truncated: it does not end with "
                           "PAR1 or PARE")
     length = int.from_bytes(tail[-TAIL_SIZE:-4], "little")

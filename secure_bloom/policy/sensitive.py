@@ -109,7 +109,7 @@ def _encrypted(column: ColumnPolicy) -> ColumnPolicy:
 def _checked(sensitive: object) -> list[str]:
     names = [sensitive] if isinstance(sensitive, str) else sensitive
     if isinstance(names, bytes) or not isinstance(names, Iterable):
-        raise TypeError(f'sensitive must be a list of columns: ["ssn"], not '
+        raise TypeError('sensitive must be a list of columns: ["ssn"], not '
                         f"{type(sensitive).__name__}")
     names = list(names)
     if not names:

@@ -14,10 +14,7 @@ from secure_bloom.encryption import (
     master_keys_by_leaf,
 )
 from secure_bloom.errors import PolicyError, error_location
-from secure_bloom.parquet.schema import (
-    LeafColumn,
-    filterable_paths,
-)
+from secure_bloom.parquet.schema import LeafColumn, filterable_paths
 from secure_bloom.policy.environment import given_or_of_environment
 from secure_bloom.policy.policy import Policy
 from secure_bloom.policy.requirement import is_demanding

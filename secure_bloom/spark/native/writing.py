@@ -155,7 +155,7 @@ def _filter_options(filters: Mapping[str, BloomFilterOptions]) -> dict[str, str]
     """Return parquet-java's options. Without ``ndv``, it tries several sizes and keeps the best."""
     if not filters:
         return {}
-    options = {f"{MAX_BYTES_OPTION}": str(_max_bytes(filters)),
+    options = {MAX_BYTES_OPTION: str(_max_bytes(filters)),
                "parquet.bloom.filter.adaptive.enabled": "true"}
     for path, wanted in filters.items():
         options[f"{ENABLED}#{path}"] = "true"

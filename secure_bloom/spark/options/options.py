@@ -6,7 +6,6 @@ modules of this package define what the options mean.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import suppress
@@ -15,7 +14,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
-from secure_bloom.display import without_credentials
+from secure_bloom.display import similar_name, without_credentials
 from secure_bloom.errors import OptionError, UnsupportedError
 from secure_bloom.json_text import decode_json, decode_once
 from secure_bloom.storage.files import resolve
@@ -295,9 +294,9 @@ def _similar(name: str, reading: bool) -> str:
     known = sorted({*_KNOWN, *(_ONLY_READING if reading else ()),
                     *(f"{base}#column" for base in _KNOWN_FOR_COLUMN)}
                    - {"path", ANALYSED, OVERWRITTEN})
-    close = difflib.get_close_matches(name, known, n=1)
-    return (f"unknown; did you mean {close[0]}?" if close
-            else f"unknown; allowed options: {', '.join(known)}")
+    similar = similar_name(name, known)
+    return f"unknown; allowed options: {', '.join(known)}" if similar is None \
+        else f"unknown; did you mean {similar}?"
 
 
 # --- where ---------------------------------------------------------------------------------------

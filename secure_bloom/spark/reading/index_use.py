@@ -59,7 +59,6 @@ class TypedPredicate(NamedTuple):
                 found |= {path: rows[path] for path in paths if path in rows}
         return found
 
-
     @property
     def is_useful(self) -> bool:
         """Whether an index may say where it holds."""
