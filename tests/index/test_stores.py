@@ -8,12 +8,14 @@ import pyarrow.fs as pa_fs
 import pytest
 
 import secure_bloom
-from secure_bloom.errors import ChangedMeanwhileError
+from secure_bloom.errors import ChangedMeanwhileError, IndexWarning
 from secure_bloom.index import Index, build, column_index, column_update, opened_indexes
+from secure_bloom.index.finding import indexed_columns
 from secure_bloom.index.table import Table
 from tests.index.helpers import ENCRYPTION, KMS, LOCAL, write
 from tests.storage.objects import Objects, new_objects
 from tests.storage.s3 import BUCKET
+from tests.storage.stores import Faults
 
 
 @pytest.fixture(params=["objects", pytest.param("s3", marks=[pytest.mark.slow, pytest.mark.sweep])])
@@ -222,3 +224,27 @@ def test_a_table_that_is_not_exclusive_is_always_listed(tmp_path):
     write(tmp_path / "t" / "0.parquet", ["v1"])
     assert found_in(tmp_path / "t", "v1") == ["v1"]
     assert Table(LOCAL, str(tmp_path / "t")).generation() is not None
+
+
+def test_a_covered_file_under_another_master_key_is_looked_up_without_the_index():
+    """An attacker may have exchanged it; stores have no times by which that could be ruled out."""
+    filesystem, path = Objects(objects := new_objects()), f"{BUCKET}/t/0.parquet"
+    write(path, ["v0"], filesystem=filesystem)
+    build(f"{BUCKET}/t", "ssn", KMS, filesystem=filesystem)
+    before = objects[path]
+    write(path, ["v1"], filesystem=filesystem,
+          encryption=secure_bloom.EncryptionConfiguration("footer", {"new": ["ssn"]}))
+    objects[path] = before._replace(data=objects[path].data)
+    with pytest.warns(IndexWarning, match="another master key"):
+        found = Index.open(f"{BUCKET}/t", KMS, filesystem=filesystem).lookup("ssn", "v1")
+    assert found.uncovered == ["0.parquet"]
+
+
+def test_a_disk_that_fails_is_not_a_table_without_indexes(tmp_path):
+    """Else an erasure would leave the values in them."""
+    (tmp_path / "_index" / "ssn").mkdir(parents=True)
+    (tmp_path / "_index" / "ssn" / "000000000001.manifest").touch()
+    with pytest.raises(OSError, match="the disk is gone"):
+        indexed_columns(Faults(1).filesystem(pa_fs.LocalFileSystem)(), str(tmp_path))
+    for filesystem in (LOCAL, Faults(2).filesystem(pa_fs.LocalFileSystem)()):
+        assert indexed_columns(filesystem, str(tmp_path)) == ["ssn"]
