@@ -8,6 +8,7 @@ import pytest
 from secure_bloom.keys.keyring_file import SealingKey
 from tests.browser import browser, open_page
 from tests.peers.fixtures import arrow_cpp, arrow_rs, parquet_java
+from tests.sharing import pytest_xdist_make_scheduler
 from tests.storage.fixtures import local, s3, store
 from tests.tiers import (
     pytest_addoption,
@@ -22,7 +23,7 @@ from tests.tiers import (
 __all__ = ["arrow_cpp", "arrow_rs", "browser", "local", "open_page", "parquet_java",
            "pytest_addoption", "pytest_collection", "pytest_collection_finish",
            "pytest_collection_modifyitems", "pytest_configure", "pytest_ignore_collect",
-           "pytest_terminal_summary", "s3", "store"]
+           "pytest_terminal_summary", "pytest_xdist_make_scheduler", "s3", "store"]
 
 # pip refuses the last one beside --no-build-isolation, with which tests build the packages.
 for _name in ("SECURE_BLOOM_KEYRING", "SECURE_BLOOM_KMS", "SECURE_BLOOM_POLICY",

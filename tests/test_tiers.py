@@ -91,9 +91,31 @@ def report(name, seconds):
 
 
 def test_long_modules_come_first_and_tests_of_one_keep_their_order():
-    items = [SimpleNamespace(nodeid=name) for name in ("a::2", "b::2", "c::1", "b::1", "new::1")]
-    sorted_items = tiers.longest_first(items, {"a": 0, "b": 20, "c": 30})
-    assert [item.nodeid for item in sorted_items] == ["new::1", "c::1", "b::2", "b::1", "a::2"]
+    spark = "tests/spark/test_x.py"
+    items = [SimpleNamespace(nodeid=name) for name in ("a::2", "b::2", "c::1", "b::1", "new::1",
+                                                       f"{spark}::1")]
+    sorted_items = tiers.longest_first(items, {"a": 0, "b": 20, "c": 30, spark: 10})
+    assert [item.nodeid for item in sorted_items] \
+        == [f"{spark}::1", "new::1", "c::1", "b::2", "b::1", "a::2"]
+
+
+@pytest.mark.sweep
+def test_two_processes_run_the_modules_of_spark_and_one_each_other_module(tmp_path):
+    for module in ("spark/test_a", "spark/test_b", "spark/test_c", "test_other"):
+        path = tmp_path / "tests" / f"{module}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("import os, pytest\n@pytest.mark.parametrize('n', range(9))\n"
+                        "def test(n):\n    with open('log', 'a') as file:\n"
+                        "        print(__file__, os.getpid(), file=file)")
+    subprocess.run([sys.executable, "-m", "pytest", "-n", "3", "--dist", "loadgroup",
+                    "--no-loadscope-reorder", "-p", "tests.sharing", "tests"], cwd=tmp_path,
+                   env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+    processes: dict[str, set[str]] = {}
+    for line in (tmp_path / "log").read_text().splitlines():
+        path, process = line.split()
+        processes.setdefault(Path(path).stem, set()).add(process)
+    assert [len(one) for one in processes.values()] == [1] * 4
+    assert processes["test_a"] == processes["test_c"] != processes["test_b"]
 
 
 def test_durations_of_other_modules_stay_until_they_are_removed(tmp_path):

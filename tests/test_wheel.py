@@ -17,7 +17,7 @@ import pytest
 import secure_bloom
 from tests.support import COMPILED
 
-pytestmark = [pytest.mark.build, pytest.mark.xdist_group("wheel")]  # which is built once
+pytestmark = pytest.mark.build
 
 ROOT = Path(__file__).parent.parent
 #: folders of the sources -> where the wheel has them

@@ -41,6 +41,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers import chosen
+from tests.sharing import begins_first
 
 LEFT_OUT = {"check": ("spark", "peer", "slow", "build", "sweep", "fetched", "server", "soak"),
             "test": ("build", "sweep", "fetched", "server", "soak"), "all": ()}
@@ -109,8 +110,15 @@ def marks_of_module(path: Path) -> set[str]:
 
 
 def longest_first(items: list, durations: dict[str, float]) -> list:
-    """Return the tests, in order of the seconds that their modules took; first new modules."""
-    return sorted(items, key=lambda item: -durations.get(_module(item.nodeid), math.inf))
+    """Return the tests, in order of the seconds that their modules took; first new modules.
+
+    Those that only some processes run come before all others.
+    """
+    def key(item) -> tuple[bool, float]:
+        module = _module(item.nodeid)
+        return not begins_first(module), -durations.get(module, math.inf)
+
+    return sorted(items, key=key)
 
 
 def _module(nodeid: str) -> str:
@@ -183,8 +191,6 @@ def pytest_collection_modifyitems(config, items):
         marks = _marks(item)
         for mark in sorted(marks):
             item.add_marker(mark)
-        if "spark" in item.fixturenames:  # a module's tests share a process, and its session
-            item.add_marker(pytest.mark.xdist_group(f"spark {item.path.stem}"))
         marks |= {mark.name for mark in item.iter_markers()}
         is_left_out = marks & _left_out() or (chosen.name and not chosen.needs_server(item))
         (others if is_left_out else kept).append(item)
