@@ -290,11 +290,10 @@ class Segment:
         """Return where pages begin and end, whose numbers are in order."""
         parts, within = np.divmod(pages, DIRECTORY_PART)
         starts, ends = np.empty_like(pages), np.empty_like(pages)
-        for part in range(parts[0], parts[-1] + 1):
+        for part in np.unique(parts).tolist():
             here = slice(*np.searchsorted(parts, [part, part + 1]).tolist())
-            if here.start < here.stop:
-                offsets = self._part(part)
-                starts[here], ends[here] = offsets[within[here]], offsets[within[here] + 1]
+            offsets = self._part(part)
+            starts[here], ends[here] = offsets[within[here]], offsets[within[here] + 1]
         return starts, ends
 
     def _part(self, part: int) -> np.ndarray:

@@ -35,7 +35,7 @@ _SETTLED = 3.0  # seconds: clocks of some filesystems advance in steps of two
 class _Cached(NamedTuple):
     """What was seen of a file, since when (monotonic time), and its content if that is certain."""
 
-    identity: tuple[int, ...] | None
+    identity: tuple[int, ...]
     since: float
     data: bytes | None
 
@@ -90,9 +90,9 @@ def read_cached(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes:
     after these were seen first: earlier, the file might change again within the same tick.
     """
     local = local_path(filesystem, path)
-    if local is None:
+    if local is None or (found := _identity(local)) is None:
         return read_constant(filesystem, path, limit)
-    found, known, now = _identity(local), _cached.get(local), time.monotonic()
+    known, now = _cached.get(local), time.monotonic()
     if known is None or known.identity != found:
         known = _Cached(found, now, None)
     if known.data is not None:
@@ -100,8 +100,7 @@ def read_cached(filesystem: pa_fs.FileSystem, path: str, limit: int) -> bytes:
     data = read_constant(filesystem, path, limit)
     if now >= known.since + _SETTLED and _identity(local) == found:
         known = known._replace(data=data)
-    if found is not None:
-        _cached.put(local, known, len(known.data or b"") + 1)
+    _cached.put(local, known, len(known.data or b"") + 1)
     return data
 
 

@@ -43,14 +43,6 @@ class ColumnsSummary(Result):
     encrypted_columns: Mapping[str, str | None] | None
     open_columns: Sequence[str] | None
 
-    def _protection(self) -> str:
-        """Return which columns are encrypted and open, in few words; empty if it is not known."""
-        if self.encrypted_columns is None or self.open_columns is None:
-            return ""
-        keys = [f"{path} ({key})" if key is not None else path
-                for path, key in self.encrypted_columns.items()]
-        return f"encrypted: {names(keys) or 'none'}; open: {names(self.open_columns) or 'none'}"
-
     def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[object]]]:
         return ("column", "protection", "master key"), [
             *((path, "encrypted", key) for path, key in (self.encrypted_columns or {}).items()),
@@ -86,8 +78,11 @@ class WriteSummary(ColumnsSummary):
 
     def _headline(self) -> str:
         filters = count(self.encrypted_filters + self.plain_filters, "filter")
+        keys = [f"{path} ({key})" if key is not None else path
+                for path, key in self.encrypted_columns.items()]
         return (f"{shown(self.file, 30)}: {count(self.rows, 'row')}, "
-                f"{count(self.row_groups, 'row group')}, {filters}; {self._protection()}")
+                f"{count(self.row_groups, 'row group')}, {filters}; "
+                f"encrypted: {names(keys) or 'none'}; open: {names(self.open_columns) or 'none'}")
 
 
 @dataclass(frozen=True, repr=False)

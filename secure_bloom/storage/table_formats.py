@@ -162,10 +162,7 @@ def folders_above(path: str) -> Iterator[str]:
     """Yield a path and all its parent folders."""
     while path:
         yield path
-        above = posixpath.dirname(path.rstrip("/"))
-        if above == path:
-            return
-        path = above
+        path = posixpath.dirname(path.rstrip("/"))
 
 
 def _probably_above(folder: str) -> Iterator[str]:

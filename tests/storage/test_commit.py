@@ -98,6 +98,15 @@ def test_attempts_that_lost_are_not_published(store):
     assert store.staged() == []
 
 
+def test_a_job_that_has_committed_is_not_rolled_back(store):
+    job = store.job()
+    job.finish = lambda record: None  # it dies
+    job.commit([store.stage(job, 1)])
+    job.abort()
+    store.write(2)
+    assert store.values() == store.all_values() == [1, 2]
+
+
 @pytest.mark.parametrize("store", ["local", "s3"], indirect=True)
 def test_a_job_goes_to_the_tasks_with_its_id(store):
     job = store.job()

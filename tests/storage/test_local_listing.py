@@ -59,6 +59,11 @@ def test_names_of_files_are_those_of_pyarrow(folder):
             file_names(filesystem, str(folder / "a.parquet"))
 
 
+def test_a_disk_that_fails_is_not_a_link_that_leads_nowhere():
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        local_listing._is_true(lambda: os.fstat(-1))
+
+
 def test_a_listing_looks_no_file_up_again(folder, monkeypatch):
     expected = Table(OfArrow(), str(folder)).listing()
     monkeypatch.setattr(stamps, "_looked_up", lambda *arguments: pytest.fail("looked up"))

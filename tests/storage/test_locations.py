@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import traceback
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -79,6 +80,31 @@ def test_hadoops_names_of_s3(scheme, key, path):
     ("abfss://c@account.dfs.core.windows.net/x", "abfs")])
 def test_schemes_of_pyarrow(uri, type_name):
     assert resolve(uri)[0].type_name == type_name
+
+
+def test_what_is_wrong_with_a_uri_is_said_if_that_shows_no_password():
+    with pytest.raises(pa.ArrowInvalid, match="Missing bucket name"):
+        locations.open_uri("s3:/people")
+
+
+@pytest.mark.parametrize(("location", "uri"), [
+    ("s3://b/a b%2", "s3://b/a%20b%252"), ("s3a://b/a b", "s3a://b/a b"), ("/x/a b", "/x/a b")])
+def test_locations_are_literal_and_uris_percent_encoded(location, uri):
+    assert locations.as_uri(location) == uri
+
+
+def test_hdfs_must_answer(tmp_path, monkeypatch):
+    """pyarrow takes an error of the server for a file that does not exist.
+
+    What HDFS itself does is tried by tests/spark/test_hdfs.py, for which Hadoop is fetched.
+    """
+    hdfs = pa_fs.SubTreeFileSystem(str(tmp_path / "hdfs"), pa_fs.LocalFileSystem())
+    opened = SimpleNamespace(from_uri=lambda uri: (hdfs, "/people"))
+    monkeypatch.setattr(locations.pa_fs, "FileSystem", opened)
+    with pytest.raises(OSError, match="HDFS does not answer"):
+        locations.open_uri("hdfs://host:1/people")
+    (tmp_path / "hdfs").mkdir()
+    assert locations.open_uri("hdfs://host:1/people") == (hdfs, "/people")
 
 
 def test_a_folder_by_its_s3a_name(s3):
