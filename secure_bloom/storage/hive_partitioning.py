@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Protocol
 from urllib.parse import quote, unquote, unquote_to_bytes
 
 import numpy as np
@@ -55,6 +56,37 @@ def partition_values(relative: str) -> dict[str, str | None]:
     """
     values = {unquote(name): unquote(value) for name, value in _pairs(relative)}
     return {name: None if value == NULL else value for name, value in values.items()}
+
+
+def first_values(relative: str) -> dict[str, str | None]:
+    """Do the same; the first value of a column that is in the path twice is its value.
+
+    Raises UnicodeDecodeError if a value is not valid UTF-8 after decoding ``%`` escapes.
+    """
+    values: dict[str, str] = {}
+    for name, value in _pairs(relative):
+        values.setdefault(unquote(name), unquote(value, errors="strict"))
+    return {name: None if value == NULL else value for name, value in values.items()}
+
+
+class PartitionChoice(Protocol):
+    """Which partitions a listing enters. The others are left out, with all below them."""
+
+    @property
+    def columns(self) -> Collection[str]:
+        """The partition columns that it depends on, and maybe others."""
+
+    def enters(self, folders: Sequence[str]) -> list[bool]:
+        """Whether to enter each folder, by its path relative to the listed one.
+
+        A folder below one that is not entered is not entered, either.
+        """
+
+
+def column_of(folder: str) -> str | None:
+    """Return the partition column in the name of a folder; None if it has none."""
+    name, mark, _ = folder.rpartition("/")[2].partition("=")
+    return unquote(name) if name and mark else None
 
 
 def partition_of(relative: str) -> str:

@@ -12,11 +12,16 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from itertools import compress
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.storage.table_names import relative_paths
+
+if TYPE_CHECKING:
+    from secure_bloom.storage.hive_partitioning import PartitionChoice
 
 # Of a link: it leads nowhere
 _NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
@@ -60,10 +65,12 @@ def _tag(found: os.stat_result) -> str:
 
 
 def walk(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool,
-         links: list[str] | None = None) -> Iterator[Any]:
+         links: list[str] | None = None,
+         partitions: PartitionChoice | None = None) -> Iterator[Any]:
     """Yield the files below a local folder, each a LocalFile or FileInfo; follow symbolic links.
 
-    The paths of those links to folders are added to ``links``, in any order, if given.
+    The paths of those links to folders are added to ``links``, in any order, if given. Folders that
+    ``partitions`` does not enter are left out, and so are links in their place.
 
     pyarrow would follow a link to a folder above it 40 times, and return each file as often.
 
@@ -84,6 +91,8 @@ def walk(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool,
             raise UnsupportedError("links make the same files and folders appear again and again; "
                                    "remove links such as the one that leads here", file=here)
         yield from files
+        if partitions is not None and folders:
+            folders = list(compress(folders, partitions.enters(relative_paths(folders, folder))))
         for path in folders:
             is_link = os.path.islink(path)
             real = os.path.realpath(path) if is_link \

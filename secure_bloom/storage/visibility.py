@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow.fs as pa_fs
 
@@ -55,6 +55,9 @@ from secure_bloom.storage.table_names import (
 )
 from secure_bloom.storage.versions import local_path, without_subtree
 
+if TYPE_CHECKING:
+    from secure_bloom.storage.hive_partitioning import PartitionChoice
+
 STARTED, PENDING, COMMITTED, GIVEN_UP = "started", "pending", "committed", "given_up"
 
 _TRIES = 100
@@ -79,9 +82,11 @@ class JobState:
         return self.started or path in self.pending
 
 
-def data_files(filesystem: pa_fs.FileSystem, folder: str, check: Check | None = None) -> list[str]:
-    """Return the visible files below a folder, sorted."""
-    return [info.path for info in visible_files(filesystem, folder, check).values()]
+def data_files(filesystem: pa_fs.FileSystem, folder: str, check: Check | None = None,
+               partitions: PartitionChoice | None = None) -> list[str]:
+    """Return the visible files below a folder, sorted; see :func:`visible_files`."""
+    found = visible_files(filesystem, folder, check, partitions=partitions)
+    return [info.path for info in found.values()]
 
 
 def parquet_files(filesystem: pa_fs.FileSystem, path: str,
@@ -114,14 +119,16 @@ class _Staging(NamedTuple):
 
 
 def visible_files(filesystem: pa_fs.FileSystem, folder: str, check: Check | None = None, *,
-                  is_complete: bool = False) -> dict[str, pa_fs.FileInfo]:
+                  is_complete: bool = False, partitions: PartitionChoice | None = None) \
+        -> dict[str, pa_fs.FileInfo]:
     """Return the visible files below a folder, by their paths relative to it, sorted.
 
     The result is a consistent snapshot, taken between two commits.
 
     ``check`` is called with the relative paths of all files below the folder, including hidden
     ones; it may raise. This saves the caller another listing. Of stores, these may lack those in
-    ``_staging`` and ``_index`` directly below the folder, unless ``is_complete``.
+    ``_staging`` and ``_index`` directly below the folder, unless ``is_complete``. With
+    ``partitions``, files in partitions that are not entered may be left out, also for ``check``.
 
     Raises FileNotFoundError if the folder does not exist; SecureBloomError if jobs write into a
     table that is only a part of this folder.
@@ -140,7 +147,7 @@ def visible_files(filesystem: pa_fs.FileSystem, folder: str, check: Check | None
                                   files=staged_files(base, table)) for table in tables}
         links: list[str] = []
         found = files_below(filesystem, folder, allow_not_found=True, is_complete=is_complete,
-                            links=links)
+                            links=links, partitions=partitions)
         after = {table: _Staging(files=staged_files(base, table),
                                  generation=_generation(base, table)) for table in tables}
         places = {"": own, **_linked(base, where, links, own[0])}
@@ -287,14 +294,15 @@ def _read_records(filesystem: pa_fs.FileSystem, infos: list[pa_fs.FileInfo], sta
 
 
 def files_below(filesystem: pa_fs.FileSystem, folder: str, *, allow_not_found: bool = False,
-                is_complete: bool = True, links: list[str] | None = None) \
-        -> dict[str, pa_fs.FileInfo]:
+                is_complete: bool = True, links: list[str] | None = None,
+                partitions: PartitionChoice | None = None) -> dict[str, pa_fs.FileInfo]:
     """Return all files below a folder, by their paths relative to it.
 
     For ``links``, see :func:`.walk`.
 
     Unless ``is_complete``, files in ``_staging`` and ``_index`` may be left out; and in a store,
-    partitions are listed at the same time.
+    partitions are listed at the same time. Those that ``partitions`` does not enter are then left
+    out, except where a whole listing is faster.
 
     Raises
     ------
@@ -306,20 +314,22 @@ def files_below(filesystem: pa_fs.FileSystem, folder: str, *, allow_not_found: b
     start = len(prefix)
     if filesystem.type_name == "local":
         return {info.path[start:]: info
-                for info in walk(filesystem, folder.rstrip("/") or "/", allow_not_found, links)}
+                for info in walk(filesystem, folder.rstrip("/") or "/", allow_not_found, links,
+                                 partitions)}
     base, below = without_subtree(filesystem, folder)
     if type(base) is pa_fs.LocalFileSystem:  # pyarrow would follow links that form a circle
-        return _below_subtree(base, below, prefix, allow_not_found, links)
+        return _below_subtree(base, below, prefix, allow_not_found, links, partitions)
     found = recursively(filesystem, folder, allow_not_found) if is_complete \
-        else by_folders(filesystem, folder, allow_not_found, skipped=(STAGING, INDEX))
+        else by_folders(filesystem, folder, allow_not_found, (STAGING, INDEX), partitions)
     return dict(zip(relative_paths([info.path for info in found], folder), found, strict=True))
 
 
 def _below_subtree(base: pa_fs.FileSystem, folder: str, prefix: str, allow_not_found: bool,
-                   links: list[str] | None) -> dict[str, pa_fs.FileInfo]:
+                   links: list[str] | None, partitions: PartitionChoice | None) \
+        -> dict[str, pa_fs.FileInfo]:
     """Do the same in a part of a local filesystem, where the folder has another path."""
     found = {}
-    for info in walk(base, folder.rstrip("/") or "/", allow_not_found, links):
+    for info in walk(base, folder.rstrip("/") or "/", allow_not_found, links, partitions):
         name = relative_path(info.path, folder)
         info.path = f"{prefix}{name}".lstrip("/")
         found[name] = info

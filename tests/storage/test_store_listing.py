@@ -5,6 +5,7 @@ import pyarrow.fs as pa_fs
 import pytest
 
 from secure_bloom.storage import store_listing
+from secure_bloom.storage.hive_partitioning import first_values
 from secure_bloom.storage.visibility import files_below, visible_files
 from tests.servers import chosen
 from tests.storage.objects import Objects, new_objects
@@ -85,6 +86,70 @@ def test_stores_that_may_show_no_folders_are_listed_as_a_whole(kind):
     store.type_name = kind
     assert len(files_below(store, f"{BUCKET}/t", is_complete=False)) == 3
     assert store.recursive == [f"{BUCKET}/t"] and not store.flat
+
+
+class Only:
+    """Enters the partitions in which columns have these values, as far as a path tells."""
+
+    def __init__(self, *also, **values):
+        self.columns, self._values = {*values, *also}, values
+
+    def enters(self, folders):
+        return [all(value in self._values.get(name, value)
+                    for name, value in first_values(f"{folder}/").items()) for folder in folders]
+
+
+@pytest.fixture
+def months():
+    """Four days in each of three months of two years; and files elsewhere."""
+    names = [f"y={year}/m={month}/d={day}/1.parquet" for year in range(2)
+             for month in range(3) for day in range(4)]
+    objects = put(new_objects(), *names, "a.parquet", "y=1/b.parquet", "y=1/x/c.parquet",
+                  "y=1/m=2/d=3/e=4/d.parquet", "_staging/generation", "_delta_log/1.json")
+    return Watched(objects)
+
+
+@pytest.mark.parametrize(("only", "requests"), [
+    (Only(y="1"), 1 + 2),  # the root; then y=1 and the log
+    (Only(y="1", m="2"), 1 + 1 + 3),
+    (Only(y="1", m="2", d="3"), 1 + 1 + 1 + 3),
+    (Only(d="3"), 1 + 3 + 7 + 6), (Only("ssn"), 1 + 3 + 3),
+    (Only("ssn", m="2"), 1 + 3 + 2 + 3), (Only(y="9"), 1 + 1), (Only(y="1", d="x"), 1 + 2 + 4)])
+def test_only_partitions_that_are_entered_are_listed(months, only, requests):
+    """Level by level, as far down as the condition tells folders apart."""
+    found = files_below(months, f"{BUCKET}/t", is_complete=False, partitions=only)
+    whole = files_below(months, f"{BUCKET}/t")
+    left = {name: info for name, info in whole.items()
+            if only.enters([name.rpartition("/")[0]])[0] and not name.startswith("_staging")}
+    assert found.keys() == left.keys()
+    listed = [*months.flat, *months.recursive[:-1]]
+    assert len(listed) == requests and len({*months.flat}) == len(months.flat)
+    assert all(only.enters([folder.removeprefix(f"{BUCKET}/t/") for folder in listed]))
+
+
+def test_partitions_of_few_files_are_listed_as_a_whole_where_that_takes_fewer_rounds():
+    names = [f"y={year}/d={day}/1.parquet" for year in range(3) for day in range(200)]
+    for most, expected in ((200, [f"{BUCKET}/t/y=1"]), (5, [])):
+        store = Watched(put(new_objects(), *names))
+        only = Only("d", y="1", d=[str(day) for day in range(most)])
+        found = files_below(store, f"{BUCKET}/t", is_complete=False, partitions=only)
+        assert len(found) == most
+        assert [one for one in store.recursive if "d=" not in one] == expected
+        assert store.flat[:2] == [f"{BUCKET}/t", f"{BUCKET}/t/y=1"]
+
+
+def test_partitions_are_left_out_of_local_folders_and_links_to_them_are_not_followed(tmp_path):
+    for name in ("y=1/a", "y=2/b", "y=1/m=2/c", "y=1/m=3/d", "x/y=2/e", "x/f"):
+        (tmp_path / "t" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "t" / name).touch()
+    (tmp_path / "t/y=3").symlink_to(tmp_path)  # a circle
+    (tmp_path / "t/y=1/m=4").symlink_to(tmp_path / "t/x")
+    only = Only(y="1", m="24")
+    local = pa_fs.LocalFileSystem()
+    for filesystem, path in ((local, str(tmp_path / "t")),
+                             (pa_fs.SubTreeFileSystem(str(tmp_path), local), "t")):
+        assert {*visible_files(filesystem, path, partitions=only)} == {
+            "y=1/a", "y=1/m=2/c", "x/f", "y=1/m=4/f", "y=1/m=4/y=2/e"}
 
 
 @pytest.mark.slow
