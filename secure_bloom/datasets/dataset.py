@@ -21,7 +21,7 @@ from secure_bloom.datasets.opening import open_files
 from secure_bloom.datasets.refused_files import RefusedFiles
 from secure_bloom.datasets.report import ScanReport
 from secure_bloom.datasets.scanner import Columns, Scanner, View
-from secure_bloom.datasets.sources import DatasetSource, IndexRequest, find_files
+from secure_bloom.datasets.sources import DatasetSource, FilesRequest, find_files
 from secure_bloom.display import count, html, shown
 from secure_bloom.keys.retrieval import Keys, open_keys
 from secure_bloom.policy.environment import reading_requirement
@@ -60,8 +60,9 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
         Iceberg encrypts: the KMS that has its master key.
     schema : pyarrow.Schema, optional
         Default: all columns of all files, each with a type that holds the values of all files.
-        Columns that a file lacks are null. In lists and maps, values take the place of
-        dictionaries, which DuckDB would read wrong or refuse.
+        Columns that a file lacks are null; a partition column has the type that the schema says. In
+        lists and maps, values take the place of dictionaries, which DuckDB would read wrong or
+        refuse.
     filesystem : pyarrow.fs.FileSystem, optional
         Filesystem of ``source``; default: local, or by URI.
     with_source : bool
@@ -103,8 +104,9 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
     requirement = reading_requirement(require_encryption, policy, in_transition=True)
 
     def opened() -> Dataset:
-        found = find_files(source, filesystem, all_files=all_files, request=IndexRequest(
-            keys, index_use(index, on_missing_key), opens_all=requirement is not None))
+        found = find_files(source, filesystem, all_files=all_files, request=FilesRequest(
+            keys, index_use(index, on_missing_key), opens_all=requirement is not None,
+            schema=schema))
         indexes = None if found.listed is None else found.listed.indexes
         files, view = open_files(found, found.keys or keys, requirement, schema=schema,
                                  with_source=with_source, on_missing_key=on_missing_key,

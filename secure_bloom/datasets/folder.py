@@ -14,10 +14,11 @@ from secure_bloom.arrow.masking import OnMissingKey
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.datasets.dataset_file import OpenedFile, OutdatedError
 from secure_bloom.datasets.opening import open_files
+from secure_bloom.datasets.partitions import PossiblePartitions
 from secure_bloom.datasets.scanner import Scanner
 from secure_bloom.datasets.schemas import common_schema
 from secure_bloom.datasets.selection import Selection, select_files
-from secure_bloom.datasets.sources import Files, IndexRequest
+from secure_bloom.datasets.sources import Files, FilesRequest
 from secure_bloom.errors import error_location
 from secure_bloom.keys.retrieval import OpenKeys
 from secure_bloom.policy.requirement import Requirement
@@ -36,42 +37,50 @@ _OPEN_FILES = 64  # that stay open from the first look until their rows are read
 class FindFiles(Protocol):
     """Finds files, as :func:`.find_files` does for a source that it knows."""
 
-    def __call__(self, *, request: IndexRequest) -> Files: ...
+    def __call__(self, *, request: FilesRequest) -> Files: ...
 
 
 def read_files(find: FindFiles, name: str | None, keys: OpenKeys, columns: list[str] | None,
-               condition: Condition | None, requirement: Requirement | None,
-               on_missing_key: OnMissingKey, index: IndexUse) -> pa.Table:
+               condition: Condition | None, schema: pa.Schema | None,
+               requirement: Requirement | None, on_missing_key: OnMissingKey,
+               index: IndexUse) -> pa.Table:
     """Read the rows of some files for which a condition holds; see :func:`.read_table`.
 
     ``name`` is that of a folder or pattern, for messages.
     """
-    read = partial(_read, find, keys, columns, condition, requirement, on_missing_key,
+    read = partial(_read, find, keys, columns, condition, schema, requirement, on_missing_key,
                    "off" if condition is None else index)
     with error_location(file=name):
         return until_unchanged(read, OutdatedError)
 
 
 def _read(find: FindFiles, keys: OpenKeys, columns: list[str] | None, condition: Condition | None,
-          requirement: Requirement | None, on_missing_key: OnMissingKey,
+          given: pa.Schema | None, requirement: Requirement | None, on_missing_key: OnMissingKey,
           index: IndexUse) -> pa.Table:
-    narrow = None if condition is None else partial(_narrowed, condition)
-    found = find(request=IndexRequest(keys, index, requirement is not None, narrow))
-    schema, selection = None, None
+    row_filter = None if condition is None or given is None else RowFilter(condition, given)
+    # A requirement holds for all files.
+    possible = None if row_filter is None or given is None or requirement is not None \
+        else PossiblePartitions(row_filter, given)
+    narrow = None if condition is None else partial(_narrowed, condition, given, possible)
+    found = find(request=FilesRequest(keys, index, requirement is not None, narrow, given,
+                                      possible))
+    schema, selection = given, None
     schemas = None if requirement is not None or found.known is None \
         else found.known.schemas(found.paths)
     if found.narrowed is not None:
-        schema = common_schema([found.name], [found.narrowed.schema], found.partition_schema)
+        if schema is None:
+            schema = common_schema([found.name], [found.narrowed.schema], found.partition_schema)
         selection = Selection(found.listed, found.narrowed.rows)
     elif schemas is not None:
         # Nothing is prepared for files that are not read: of thousands, that would take longer.
-        schema = common_schema(found.paths, schemas, found.partition_schema)
+        if schema is None:
+            schema = common_schema(found.paths, schemas, found.partition_schema)
         assert condition is not None  # without one, no index is used
         found, selection = select_files(found, schemas, RowFilter(condition, schema))
     with ExitStack() as stack:
         # A requirement opens all files, but those that an index covers need not be pruned.
         look = None if requirement is not None and found.listed is not None \
-            else _first_look(condition, found.partition_schema, stack)
+            else _first_look(condition, row_filter, found.partition_schema, stack)
         files, view = open_files(found, found.keys or keys, requirement, schema=schema,
                                  indexes=found.listed, on_missing_key=on_missing_key, look=look)
         files = [file for file in files if file.row_groups != []]
@@ -79,19 +88,22 @@ def _read(find: FindFiles, keys: OpenKeys, columns: list[str] | None, condition:
         return Scanner(view, files, columns, condition, {}).to_table()
 
 
-def _narrowed(condition: Condition, found: FolderIndexes | ListedIndexes) -> Files | None:
+def _narrowed(condition: Condition, given: pa.Schema | None, possible: PossiblePartitions | None,
+              found: FolderIndexes | ListedIndexes) -> Files | None:
     from secure_bloom.datasets.narrowing import compared, narrowed  # with an index only
-    return narrowed(compared(condition), lambda schema: condition, found)
+    return narrowed(compared(condition), lambda schema: condition, found, given, possible)
 
 
-def _first_look(condition: Condition | None, partition_schema: pa.Schema, stack: ExitStack) \
-        -> Callable[[OpenedFile], bool]:
+def _first_look(condition: Condition | None, row_filter: RowFilter | None,
+                partition_schema: pa.Schema, stack: ExitStack) -> Callable[[OpenedFile], bool]:
     """Return a function that prunes an open file, and says whether it should stay open.
 
     So the rows of a file need no further request to open it. The stack closes it: after an error,
     nothing else refers to the files that other threads have opened ahead.
     """
-    pruning, places = file_pruning(condition, partition_schema), count()
+    pruning = file_pruning(condition, partition_schema) if row_filter is None \
+        else row_filter.alternatives_for  # the files may have any types
+    places = count()
 
     def look(opened: OpenedFile) -> bool:
         file = opened.dataset_file

@@ -29,7 +29,7 @@ from secure_bloom.datasets.report import INDEX, ScanReport, describe
 from secure_bloom.datasets.scan import Scan, inspected
 from secure_bloom.datasets.schemas import common_schema
 from secure_bloom.datasets.selection import Selection
-from secure_bloom.datasets.sources import DatasetSource, Files, IndexRequest, find_files
+from secure_bloom.datasets.sources import DatasetSource, Files, FilesRequest, find_files
 from secure_bloom.display import count, shown_path, without_credentials
 from secure_bloom.errors import (
     ColumnError,
@@ -116,7 +116,7 @@ class Search:
         requirement = reading_requirement(require_encryption, policy, in_transition=True)
         opens_all |= requirement is not None
         keys = open_keys(keys, remember_denials=is_masking(on_missing_key))
-        found = find_files(source, filesystem, all_files=all_files, request=IndexRequest(
+        found = find_files(source, filesystem, all_files=all_files, request=FilesRequest(
             keys, index_use(index, on_missing_key), opens_all,
             None if values_for is None else partial(self._narrowed, values_for)))
         checks = FolderChecks(requirement, found.partition_schema.names)

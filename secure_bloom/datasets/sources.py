@@ -7,13 +7,14 @@ import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from secure_bloom.datasets.iceberg import LiveFiles, live_files
-from secure_bloom.datasets.partitions import find_partitions
+from secure_bloom.datasets.partitions import PossiblePartitions, find_partitions, partitions_as
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.keys.retrieval import OpenKeys
@@ -62,18 +63,21 @@ class Narrowed(NamedTuple):
 Narrow: TypeAlias = "Callable[[FolderIndexes | ListedIndexes], Files | None]"
 
 
-class IndexRequest(NamedTuple):
-    """Which indexes a reader uses, and for what.
+class FilesRequest(NamedTuple):
+    """Which files a reader needs, and which indexes it uses.
 
     ``keys`` open the indexes, and the manifests of an encrypted Iceberg table. ``opens_all``: the
     reader opens all files at once, so that no index needs to be compared with a few of them. With
-    ``narrow``, only some files of a folder may be returned.
+    ``narrow``, only some files of a folder may be returned. ``schema`` is given by the caller;
+    then files that are not in ``possible`` partitions may be left out.
     """
 
     keys: OpenKeys = NO_KEYS
     use: IndexUse = "off"
     opens_all: bool = False
     narrow: Narrow | None = None
+    schema: pa.Schema | None = None
+    possible: PossiblePartitions | None = None
 
     def find(self, filesystem: pa_fs.FileSystem, folder: str,
              files: Sequence[str] | None = None) -> FolderIndexes | None:
@@ -84,7 +88,7 @@ class IndexRequest(NamedTuple):
         return FolderIndexes.find(filesystem, folder, self.keys, self.use, files, self.opens_all)
 
 
-NO_INDEX = IndexRequest()
+_ALL = FilesRequest()
 
 
 class Files(NamedTuple):
@@ -113,7 +117,7 @@ class Files(NamedTuple):
 
 
 def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
-               all_files: bool = False, request: IndexRequest = NO_INDEX) -> Files:
+               all_files: bool = False, request: FilesRequest = _ALL) -> Files:
     """Find the files of a data set.
 
     A folder has the columns of all ``name=value`` folders below it; otherwise the columns are
@@ -128,14 +132,14 @@ def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
         for a single file.
     """
     found = _found(source, filesystem, all_files, request)
-    if request.use == "require" and found.listed is None:
+    if request.use == "require" and found.listed is None and found.paths:
         raise UnsupportedError('index is "require", but a single file has no index',
                                file=found.name)
     return found
 
 
 def _found(source: DatasetSource, filesystem: pa_fs.FileSystem | None, all_files: bool,
-           request: IndexRequest) -> Files:
+           request: FilesRequest) -> Files:
     if is_path(source):
         return _of_path(source, filesystem, all_files, request)
     live = LiveFiles(_checked(source)) if isinstance(source, list | tuple) \
@@ -152,7 +156,7 @@ def _found(source: DatasetSource, filesystem: pa_fs.FileSystem | None, all_files
 
 
 def _of_path(source: FilePath, filesystem: pa_fs.FileSystem | None, all_files: bool,
-             request: IndexRequest) -> Files:
+             request: FilesRequest) -> Files:
     filesystem, path = resolve(source, filesystem)
     path = path.rstrip("/") or path
     kind = filesystem.get_file_info(path).type
@@ -165,13 +169,15 @@ def _of_path(source: FilePath, filesystem: pa_fs.FileSystem | None, all_files: b
 
 
 def _of_files(name: str, filesystem: pa_fs.FileSystem, paths: list[str],
-              request: IndexRequest) -> Files:
+              request: FilesRequest) -> Files:
     """Return some files, with the indexes of the table that has all of them."""
-    found = _with_partitions(name, filesystem, paths, None)
-    folder = posixpath.commonpath([posixpath.dirname(path).strip("/") for path in paths])
-    if paths[0].startswith("/"):
+    found = _with_partitions(name, filesystem, paths, None, request)
+    if not found.paths:
+        return found
+    folder = posixpath.commonpath([posixpath.dirname(path).strip("/") for path in found.paths])
+    if found.paths[0].startswith("/"):
         folder = f"/{folder}"
-    indexes = request.find(filesystem, folder, paths)
+    indexes = request.find(filesystem, folder, found.paths)
     return found if indexes is None else found._replace(listed=indexes.listed())
 
 
@@ -185,32 +191,35 @@ def _checked(sources: Sequence[Any]) -> Sequence[FilePath]:
 
 # --- folders and patterns ------------------------------------------------------------------------
 
-def _in_folder(filesystem: pa_fs.FileSystem, folder: str, all_files: bool) -> list[str]:
-    return _not_empty(data_files(filesystem, folder, _check(filesystem, folder, all_files)), folder)
+def _in_folder(filesystem: pa_fs.FileSystem, folder: str, all_files: bool,
+               possible: PossiblePartitions | None = None) -> list[str]:
+    found = data_files(filesystem, folder, _check(filesystem, folder, all_files), possible)
+    return _not_empty(found, folder, possible)
 
 
 def files_of_folder(filesystem: pa_fs.FileSystem, folder: str, all_files: bool, *,
-                    request: IndexRequest) -> Files:
+                    request: FilesRequest) -> Files:
     """Find the files of a folder, as :func:`find_files` does."""
     indexes, narrow = request.find(filesystem, folder), request.narrow
     if indexes is None:
-        return _with_partitions(folder, filesystem, _in_folder(filesystem, folder, all_files),
-                                folder)
+        paths = _in_folder(filesystem, folder, all_files, request.possible)
+        return _with_partitions(folder, filesystem, paths, folder, request)
     if narrow is not None and (few := narrow(indexes)) is not None:
         return few
-    listed = indexes.listed(_check(filesystem, folder, all_files))
+    listed = indexes.listed(_check(filesystem, folder, all_files), request.possible)
     if narrow is not None and (few := narrow(listed)) is not None:
         return few
-    paths = _not_empty(sorted(listed.paths), folder)
-    return _with_partitions(folder, filesystem, paths, folder)._replace(listed=listed)
+    paths = _not_empty(sorted(listed.paths), folder, request.possible)
+    return _with_partitions(folder, filesystem, paths, folder, request)._replace(listed=listed)
 
 
 def _check(filesystem: pa_fs.FileSystem, folder: str, all_files: bool) -> Check | None:
     return None if all_files else partial(check_readable, filesystem, folder, advice=ALL_FILES)
 
 
-def _not_empty(paths: list[str], folder: str) -> list[str]:
-    if not paths:
+def _not_empty(paths: list[str], folder: str,
+               possible: PossiblePartitions | None = None) -> list[str]:
+    if not paths and not (possible is not None and possible.has_left_out):
         raise FileNotFoundError(f"there are no Parquet files in {folder}")
     return paths
 
@@ -293,10 +302,16 @@ def _delta_files(table: Any) -> list[str]:
 # --- Hive partitions -----------------------------------------------------------------------------
 
 def _with_partitions(name: str, filesystem: pa_fs.FileSystem, paths: list[str],
-                     folder: str | None) -> Files:
+                     folder: str | None, request: FilesRequest) -> Files:
     """Add the partition columns; without a folder, those directly above each file."""
     if not any("=" in path for path in paths):
         return Files(name, filesystem, paths, pa.schema([]), [None] * len(paths))
-    schema, partitions = find_partitions(filesystem, [
-        relative_path(path, folder or table_of(posixpath.dirname(path))) for path in paths])
+    relative = {path: relative_path(path, folder or table_of(posixpath.dirname(path)))
+                for path in paths}
+    if (possible := request.possible) is not None:
+        paths = list(compress(paths, possible.enters(
+            list(map(posixpath.dirname, relative.values())))))
+    schema, partitions = \
+        find_partitions(filesystem, list(relative.values())) if request.schema is None \
+        else partitions_as(request.schema, {path: relative[path] for path in paths})
     return Files(name, filesystem, paths, schema, partitions)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 def read_table(source: FileSource | DatasetSource, keys: Keys = None, *,
                columns: list[str] | None = None, filters: Filters | None = None,
+               schema: pa.Schema | None = None,
                filesystem: pa_fs.FileSystem | None = None, all_files: bool = False,
                require_encryption: RequireEncryption = None,
                policy: Policy | FilePath | None = None,
@@ -54,6 +55,11 @@ def read_table(source: FileSource | DatasetSource, keys: Keys = None, *,
         Only rows that match are returned. ``[("city", "==", "Rome")]``, or a list of such lists,
         one of which must hold. Or an Expression such as ``pc.field("city") == "Rome"``, with
         Arrow's semantics; see the page "Row filters".
+    schema : pyarrow.Schema, optional
+        The columns of the table and their types, instead of those that the files have: those that a
+        file lacks are null, and a partition column has the type that the schema says. Then
+        ``filters`` on partition columns leave out partitions before their files are listed or
+        opened; see the page "Data sets". Only for paths and tables.
     filesystem : pyarrow.fs.FileSystem, optional
         Filesystem of ``source`` if that is a path; default: local, or by URI.
     all_files : bool
@@ -79,8 +85,8 @@ def read_table(source: FileSource | DatasetSource, keys: Keys = None, *,
     Raises
     ------
     UnsupportedError
-        If the folder belongs to such a table, or contains one; or if a column has different types
-        in two files.
+        If the folder belongs to such a table, or contains one; if a column has different types
+        in two files; or if values of a file do not fit the types in ``schema``.
     ChangedMeanwhileError
         If a file changes while it is read, or the files of a folder do, on each of ten attempts.
         The rows of a file are always of one version of it.
@@ -98,11 +104,14 @@ def read_table(source: FileSource | DatasetSource, keys: Keys = None, *,
 
     def read_many(find: FindFiles, name: str | None) -> pa.Table:
         from secure_bloom.datasets.folder import read_files  # imports what one file does not need
-        return read_files(find, name, keys, columns, filters, requirement, on_missing_key, index)
+        return read_files(find, name, keys, columns, filters, schema, requirement, on_missing_key,
+                          index)
 
-    if _is_of_many(source):
+    if _is_of_many(source) or (schema is not None and is_path(source)):
         return read_many(_finder(source, filesystem, all_files), None)
     if not is_path(source):
+        if schema is not None:
+            raise TypeError("schema is only for paths and tables, not for an open file or a buffer")
         file = OpenFile(cast(FileSource, source), keys, require_encryption=requirement,
                         on_missing_key=on_missing_key)
         return read_rows(file, columns, filters)

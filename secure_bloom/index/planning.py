@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
-from typing import Any, Literal, TypeAlias, TypeVar
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import pyarrow.fs as pa_fs
 
@@ -40,6 +40,9 @@ from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.probes import ValueHashes, value_hashes
 from secure_bloom.storage.table_names import table_of
 from secure_bloom.storage.visibility import Check
+
+if TYPE_CHECKING:
+    from secure_bloom.storage.hive_partitioning import PartitionChoice
 
 #: whether readers use the indexes of a table: if they can, never, or with an error if they cannot
 IndexUse: TypeAlias = Literal["auto", "off", "require"]
@@ -105,25 +108,30 @@ class FolderIndexes:
         """Whether all files of the table are to be searched."""
         return self._files is None and self.folder == self.table.path
 
-    def listed(self, check: Check | None = None) -> ListedIndexes:
-        """List the files, and return what the indexes know of them."""
+    def listed(self, check: Check | None = None,
+               partitions: PartitionChoice | None = None) -> ListedIndexes:
+        """List the files, and return what the indexes know of them.
+
+        The arguments are those of :func:`.visible_files`.
+        """
+        listing = partial(self._listing, check, partitions)
         if len(self.columns) > 1:
-            return ListedIndexes(self, self._listing(None, check))
+            return ListedIndexes(self, listing())
         [column] = self.columns
         if self.table.filesystem.type_name == "local" or column in self._opened_first \
                 or self._has_generation(column):
             only, generation = self._with_generation(column)
-            listing = self._listing(only if self.trusts_generation(only) else None, check,
-                                    generation)
+            found = listing(only if self.trusts_generation(only) else None, generation)
         else:  # each of the two takes several requests
             with ThreadPoolExecutor(1) as pool:
-                listed = pool.submit(self._listing, None, check)
+                listed = pool.submit(listing)
                 only = self.open(column)
-                listing = listed.result()
-        return ListedIndexes(self, listing, [] if only is None else [only])
+                found = listed.result()
+        return ListedIndexes(self, found, [] if only is None else [only])
 
-    def _listing(self, index: ColumnIndex | None, check: Check | None,
-                 generation: str | None = None) -> Mapping[str, Stamp]:
+    def _listing(self, check: Check | None, partitions: PartitionChoice | None,
+                 index: ColumnIndex | None = None, generation: str | None = None) \
+            -> Mapping[str, Stamp]:
         filesystem = self.table.filesystem
         if self._files is not None and filesystem.type_name == "local":
             prefix = self.table.full_path("")
@@ -133,7 +141,7 @@ class FolderIndexes:
         # In a store, listings may show other times than requests for single files.
         found = None if index is None else self.attempt(
             index.column, lambda: known_listing(self.table, index, generation, self.folder))
-        return self.table.listing(self.folder, check) if found is None else found
+        return self.table.listing(self.folder, check, partitions) if found is None else found
 
     def trusts_generation(self, index: ColumnIndex | None) -> bool:
         """Whether an index may say which files the table has, if it is exclusive."""

@@ -7,7 +7,7 @@ import os
 import posixpath
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import pyarrow.fs as pa_fs
 
@@ -28,6 +28,9 @@ from secure_bloom.storage.table_names import (
     table_of,
 )
 from secure_bloom.storage.visibility import Check, files_below, visible_files
+
+if TYPE_CHECKING:
+    from secure_bloom.storage.hive_partitioning import PartitionChoice
 
 _Opened = TypeVar("_Opened", ColumnIndex, ColumnIndex | None)
 
@@ -51,14 +54,16 @@ class Table(NamedTuple):
                              "whole table")
         return cls(filesystem, found)
 
-    def listing(self, folder: str | None = None, check: Check | None = None) -> dict[str, Stamp]:
+    def listing(self, folder: str | None = None, check: Check | None = None,
+                partitions: PartitionChoice | None = None) -> dict[str, Stamp]:
         """Return the stamps of the visible files, by path relative to the table.
 
-        ``folder`` is the table or a partition folder of it, and ``check`` that of
-        :func:`.visible_files`.
+        ``folder`` is the table or a partition folder of it; ``check`` and ``partitions`` are those
+        of :func:`.visible_files`.
         """
         folder = self.path if folder is None else folder
-        found, prefix = visible_files(self.filesystem, folder, check), self.prefix(folder)
+        found = visible_files(self.filesystem, folder, check, partitions=partitions)
+        prefix = self.prefix(folder)
         return self._stamps({prefix + path: info for path, info in found.items()}
                             if prefix else found)
 

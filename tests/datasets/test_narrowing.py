@@ -54,8 +54,8 @@ def each_lake(request, lake, tmp_path_factory):
 def listings(monkeypatch):
     """The folders that are listed from now on."""
     found, original = [], index_table.visible_files
-    monkeypatch.setattr(index_table, "visible_files", lambda *arguments: found.append(
-        arguments[1]) or original(*arguments))
+    monkeypatch.setattr(index_table, "visible_files", lambda *arguments, **options: found.append(
+        arguments[1]) or original(*arguments, **options))
     return found
 
 
@@ -79,6 +79,11 @@ def test_answers_are_those_without_an_index_and_nothing_is_listed(each_lake, lis
         whole = secure_bloom.read_table(lake, KMS, filters=condition, index="off")
         assert found.schema.equals(whole.schema, check_metadata=True)
         assert found.sort_by("ssn").equals(whole.sort_by("ssn"))
+        listings.clear()
+        given = secure_bloom.read_table(lake, KMS, schema=whole.schema, filters=condition,
+                                        index="require")
+        assert len(listings) == (0 if is_exclusive else 1)
+        assert given.sort_by("ssn").equals(whole.sort_by("ssn"))
 
 
 def test_conditions_that_an_index_cannot_answer_alone_are_answered(lake):
