@@ -13,20 +13,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from secure_bloom.arrow.dictionaries import with_known_codes
+from secure_bloom.arrow.dictionaries import compact_dictionaries, nothing, with_known_codes
 from secure_bloom.arrow.leaves import leaf_arrays
 from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.keys.retrieval import Keys, open_keys
+from secure_bloom.parquet.page_format import PageFormat
 from secure_bloom.parquet.row_ranges import Piece, pieces
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.reading.open_file import OpenFile
+from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.sbbf.hashing import hash_stored, int96_bytes
 from secure_bloom.sbbf.kernel_choice import kernels_for
 from secure_bloom.sbbf.sizing import false_positive_deviation, false_positive_probability
 
 _BATCH_ROWS = 16_384
+_SPARSE = 8  # entries of a dictionary for each row, from which on only those of rows are hashed
 _PAGE_BUFFER = 1024 * 1024  # makes pyarrow read a column page by page, rather than whole
 _KEPT = 65_536  # distinct hashes that are counted exactly
 _MIN_PROBES, _MAX_PROBES = 10_000, 200_000
@@ -48,7 +51,8 @@ class ColumnHashes:
     def __init__(self, file: OpenFile, keys: Keys = None):
         self._file = file
         self._keys: Keys = open_keys(keys)
-        self._opened: dict[tuple[str, bool], pq.ParquetFile] = {}
+        self._opened: dict[tuple[str, bool, bool], pq.ParquetFile] = {}
+        self._entries: tuple[pa.Array, np.ndarray] | None = None  # of a dictionary; their hashes
 
     def read(self, row_group: int, column: LeafColumn) -> Iterator[tuple[int, np.ndarray]]:
         """Yield portions of a column chunk: number of rows, and hashes of the non-null values.
@@ -81,8 +85,19 @@ class ColumnHashes:
                 leaves = [_leaf(batch.slice(piece.start - start, piece.stop - piece.start))
                           for batch in together]
                 yield piece, _int96_hashes(*leaves) if len(leaves) > 1 \
-                    else hash_stored(leaves[0], as_stored)
+                    else self._hashes(leaves[0], as_stored)
             start = stop
+
+    def _hashes(self, leaf: pa.Array, as_stored: ColumnType) -> np.ndarray:
+        """Return the hash of each value that is not null."""
+        if not pa.types.is_dictionary(leaf.type):
+            return hash_stored(leaf, as_stored)
+        # Not decoded: an entry of the dictionary may be long, and the value of many rows.
+        if self._entries is None or not self._entries[0].equals(leaf.dictionary):
+            if len(leaf.dictionary) > _SPARSE * len(leaf):
+                [leaf] = compact_dictionaries(pa.record_batch([leaf], ["leaf"]), nothing).columns
+            self._entries = leaf.dictionary, hash_stored(leaf.dictionary, as_stored)
+        return self._entries[1][np.asarray(leaf.indices.drop_null())]
 
     def _batches(self, row_group: int, column: LeafColumn, int96_unit: str = "ns") \
             -> Iterator[pa.Array]:
@@ -91,7 +106,8 @@ class ColumnHashes:
             self._file.check_columns([column.path], [row_group])
             try:
                 for batch in self._in_pyarrow(
-                        int96_unit, not column.type.is_opaque).reader.iter_batches(
+                        int96_unit, not column.type.is_opaque,
+                        self._is_all_dictionary(row_group, column)).reader.iter_batches(
                         _BATCH_ROWS, row_groups=[row_group], column_indices=[column.ordinal],
                         use_threads=False):
                     yield with_known_codes(batch).column(0)
@@ -102,19 +118,28 @@ class ColumnHashes:
             except UnicodeDecodeError as error:  # in a column name
                 raise FormatError("pyarrow cannot read the schema") from error
 
-    def _in_pyarrow(self, int96_unit: str, with_annotations: bool) -> pq.ParquetFile:
-        key = int96_unit, with_annotations
+    def _is_all_dictionary(self, row_group: int, column: LeafColumn) -> bool:
+        """Whether pyarrow can leave the values of a column chunk in its dictionary."""
+        if column.type.physical_type != "BYTE_ARRAY" or len(column.parts) > 1:
+            return False
+        chunk = self._file.footer.row_groups[row_group][column.ordinal]
+        return PageFormat.of(chunk).is_all_dictionary
+
+    def _in_pyarrow(self, int96_unit: str, with_annotations: bool, with_dictionaries: bool) \
+            -> pq.ParquetFile:
+        key = int96_unit, with_annotations, with_dictionaries
         if key not in self._opened:
             self._opened[key] = self._file.open_in_pyarrow(
                 with_annotations=with_annotations, buffer_size=_PAGE_BUFFER, pre_buffer=False,
-                coerce_int96_timestamp_unit=int96_unit)
+                coerce_int96_timestamp_unit=int96_unit, read_dictionary=[
+                    leaf.path for leaf in self._file.columns
+                    if with_dictionaries and leaf.type.physical_type == "BYTE_ARRAY"])
         return self._opened[key]
 
 
 def _leaf(array: pa.Array) -> pa.Array:
     [leaf] = leaf_arrays(array)
-    # Hashing a dictionary array hashes only its dictionary, but here every value must count.
-    return leaf.dictionary_decode() if pa.types.is_dictionary(leaf.type) else leaf
+    return leaf
 
 
 def _int96_hashes(nanos: pa.Array, micros: pa.Array) -> np.ndarray:

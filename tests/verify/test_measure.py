@@ -1,15 +1,57 @@
 """Distinct values and false positives: what is counted, and what counts as chance."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
+from secure_bloom.sbbf.hashing import hash_stored
 from secure_bloom.sbbf.sizing import false_positive_deviation, false_positive_probability
-from secure_bloom.verify.measure import DistinctHashes, measure_false_positives
+from secure_bloom.verify.measure import ColumnHashes, DistinctHashes, measure_false_positives
 
 
 def random_hashes(count: int, seed: int = 2) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 2**64, count, dtype=np.uint64)
+
+
+def write(path, codes, entries, **options):
+    """Write a column with a dictionary, of which rows use some entries."""
+    pq.write_table(pa.table({"a": pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()),
+                                                                 pa.array(entries))}), path,
+                   **{"write_statistics": False, "dictionary_pagesize_limit": 1 << 30} | options)
+    return OpenFile(path)
+
+
+@pytest.mark.parametrize("is_dictionary_in_arrow", [True, False])
+def test_a_long_entry_of_a_dictionary_is_not_decoded_for_each_row(tmp_path,
+                                                                  is_dictionary_in_arrow):
+    """A file of some hundred bytes would take gigabytes."""
+    size, count = 32_000, 20_000
+    file = write(tmp_path / "a.parquet", [0] * count, ["x" * size], compression="zstd",
+                 store_schema=is_dictionary_in_arrow)
+    pool, before = pa.proxy_memory_pool(pa.default_memory_pool()), pa.default_memory_pool()
+    pa.set_memory_pool(pool)
+    try:
+        with file:
+            assert sum(rows for rows, _ in ColumnHashes(file).read(0, file.columns[0])) == count
+    finally:
+        pa.set_memory_pool(before)
+    assert 0 < pool.max_memory() < 1000 * size
+
+
+@pytest.mark.parametrize("is_dictionary_in_arrow", [True, False])
+@pytest.mark.parametrize("limit", [1 << 30, 1000])  # beyond which pages are plain
+def test_each_value_is_hashed_in_order(tmp_path, limit, is_dictionary_in_arrow):
+    codes = [7, None, 9_998, *range(40_000, 0, -3), 7]
+    entries = [f"entry {number}" for number in range(100_000 if limit > 1000 else 40_001)]
+    with write(tmp_path / "a.parquet", codes, entries, dictionary_pagesize_limit=limit,
+               store_schema=is_dictionary_in_arrow) as file:
+        [column] = file.columns
+        found = np.concatenate([one for _, one in ColumnHashes(file).read(0, column)])
+    values = pa.array([entries[code] for code in codes if code is not None])
+    assert np.array_equal(found, hash_stored(values, column.type))
 
 
 def test_distinct_values_are_counted_or_estimated():
