@@ -169,6 +169,12 @@ class Store:
         return sorted(self._value(f"{self.folder}/{name}") for name in self.names()
                       if not any(map(hidden, name.split("/"))))
 
+    def outcome(self):
+        """Return the values that all readers see if no job has left anything; else what is wrong.
+        """
+        seen, by_others, staged = self.values(), self.all_values(), self.staged()
+        return seen if seen == by_others and not staged else (seen, by_others, staged)
+
     def names(self):
         """Return the names of all files below the folder."""
         found = self.filesystem.get_file_info(

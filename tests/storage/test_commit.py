@@ -52,8 +52,7 @@ def test_append_keeps_and_overwrite_replaces(store):
 def test_files_of_other_programs_are_replaced(store):
     write_file(store.filesystem, f"{store.folder}/people.parquet", b"1")
     store.write(2, overwrite=True)
-    assert store.values() == store.all_values() == [2]
-    assert store.staged() == []
+    assert store.outcome() == [2]
 
 
 class _Denies(Faults):
@@ -94,8 +93,7 @@ def test_attempts_that_lost_are_not_published(store):
     store.stage(job, 1)
     winner = store.stage(job, 1)
     job.commit([winner])
-    assert store.values() == store.all_values() == [1]
-    assert store.staged() == []
+    assert store.outcome() == [1]
 
 
 def test_a_job_that_has_committed_is_not_rolled_back(store):
@@ -139,8 +137,7 @@ def test_jobs_that_run_at_the_same_time(store):
     assert store.values() == [2]
     third.abort()
     first.commit([files[0]])
-    assert store.values() == store.all_values() == [1, 2]
-    assert store.staged() == []
+    assert store.outcome() == [1, 2]
 
 
 def test_dead_jobs_are_removed_by_the_next_one_and_running_ones_are_not(store, monkeypatch):
@@ -155,8 +152,7 @@ def test_dead_jobs_are_removed_by_the_next_one_and_running_ones_are_not(store, m
         running.recover()  # gives up the dead job
         running.recover()
     running.commit([late])
-    assert store.values() == store.all_values() == [2, 3]
-    assert store.staged() == []
+    assert store.outcome() == [2, 3]
     with pytest.raises(CommitError, match="another job removed"):
         dead.commit([])
 
@@ -399,8 +395,7 @@ def test_a_fault_at_every_operation_leaves_all_or_nothing(store, monkeypatch, ov
             assert folder.staged() == []
         folder.write(7)  # the next job
         later_jobs(folder, monkeypatch)
-        assert folder.values() == folder.all_values() == sorted([*seen, 7])
-        assert folder.staged() == []
+        assert folder.outcome() == sorted([*seen, 7])
         assert folder.has_success()
     assert {done for done, _ in outcomes} == ({True, False} if error is OSError else {False})
     assert {seen for _, seen in outcomes} == {tuple(old), tuple(new)}
@@ -432,8 +427,7 @@ def test_a_batch_is_committed_once(store):
     assert commit_batch(store, 1, 2) is None
     assert commit_batch(store, 0, 1) is None
     assert commit_batch(store, 0, 3, stream="other").rows == 1
-    assert store.values() == store.all_values() == [1, 2, 3]
-    assert store.staged() == []
+    assert store.outcome() == [1, 2, 3]
     assert [name for name in store.names() if name.startswith("_streams/")] == [
         "_streams/other/0", "_streams/query/1"]
 
@@ -455,8 +449,7 @@ def test_a_batch_whose_commit_died_is_committed_once_when_it_comes_again(store, 
         assert folder.values() == [1, 2]
         assert commit_batch(folder, 1, 2) is None
         later_jobs(folder, monkeypatch)
-        assert folder.values() == folder.all_values() == [1, 2]
-        assert folder.staged() == []
+        assert folder.outcome() == [1, 2]
         if done:
             return
     pytest.fail("the commit never ended")

@@ -95,8 +95,7 @@ def test_another_job_between_two_steps(store, monkeypatch, overwrite, fails, aft
         else:  # the other job may have committed before the replaced files were listed
             assert seen == sorted([*scene.new, 7]) or (overwrite is True and seen == [3, 4])
         later_jobs(scene.store, monkeypatch)
-        assert scene.store.values() == scene.store.all_values() == seen
-        assert scene.store.staged() == []
+        assert scene.store.outcome() == seen
     assert {done for done, _ in outcomes} == ({True, False} if fails else {True})
 
 
@@ -147,8 +146,7 @@ def test_a_job_is_finished_between_two_steps_of_another_that_finishes_it(store, 
             return
         expected = scene.new if act == "finish" else [8]
         later_jobs(scene.store, monkeypatch)
-        assert scene.store.values() == scene.store.all_values() == expected
-        assert scene.store.staged() == []
+        assert scene.store.outcome() == expected
         assert scene.store.has_success()
     pytest.fail("the other job never started")
 
@@ -174,8 +172,7 @@ def test_what_another_job_has_finished_is_left_alone(store):
     last = store.write(7)
     Job.finish(scene.job, *records)
     assert last_commit(store.folder, store.filesystem).job == last.id
-    assert store.values() == store.all_values() == [3, 4, 7]
-    assert store.staged() == []
+    assert store.outcome() == [3, 4, 7]
 
 
 def test_a_commit_that_was_finished_and_replaced_before_it_was_known(store):
@@ -190,8 +187,7 @@ def test_a_commit_that_was_finished_and_replaced_before_it_was_known(store):
     scene.job._write_record = lose_the_answer
     with pytest.raises(CommitError, match="either they were committed and then replaced"):
         scene.job.commit(scene.files)
-    assert store.values() == store.all_values() == [8]
-    assert store.staged() == []
+    assert store.outcome() == [8]
 
 
 # --- silent jobs ---------------------------------------------------------------------------------
@@ -214,8 +210,7 @@ def test_a_silent_job_is_ended_between_two_steps(store, monkeypatch, act):
         outcomes.add((error is None, tuple(seen)))
         assert seen == (scene.old if error else scene.new)
         later_jobs(scene.store, monkeypatch)
-        assert scene.store.values() == scene.store.all_values() == seen
-        assert scene.store.staged() == []
+        assert scene.store.outcome() == seen
     assert outcomes == {(False, (1, 2)), (True, (3, 4))}
 
 
@@ -235,8 +230,7 @@ def test_a_silent_job_commits_between_two_steps_of_another_that_gives_it_up(stor
         outcomes.add(errors[0] is None)
         assert seen[-1] == expected
         later_jobs(scene.store, monkeypatch)
-        assert scene.store.values() == scene.store.all_values() == expected
-        assert scene.store.staged() == []
+        assert scene.store.outcome() == expected
     pytest.fail("the other job never started")
 
 
@@ -254,8 +248,7 @@ def test_a_job_that_was_given_up_cannot_commit_and_leaves_nothing(store, monkeyp
     scene.job._publish = give_up
     with pytest.raises(CommitError, match="another job removed the files"):
         scene.job.commit(scene.files)
-    assert store.values() == store.all_values() == [1, 2]
-    assert store.staged() == []
+    assert store.outcome() == [1, 2]
 
 
 def test_a_commit_is_a_sign_of_life(store, monkeypatch):
@@ -312,8 +305,7 @@ def test_a_late_attempt_between_two_steps(store, monkeypatch, end, slow):
         upload(scene.store)
         assert scene.store.values() == expected
         later_jobs(scene.store, monkeypatch)
-        assert scene.store.values() == scene.store.all_values() == expected
-        assert scene.store.staged() == []
+        assert scene.store.outcome() == expected
     assert len(began) > 2
 
 
@@ -504,6 +496,5 @@ def test_a_filesystem_that_never_answers_again(store, monkeypatch, after):
         outcomes.add((error is None, unknown, tuple(seen)))
         assert error is None or unknown or seen == scene.old
         later_jobs(scene.store, monkeypatch)
-        assert scene.store.values() == scene.store.all_values() == seen
-        assert scene.store.staged() == []
+        assert scene.store.outcome() == seen
     assert (True, False, (3, 4)) in outcomes and (False, False, (1, 2)) in outcomes
