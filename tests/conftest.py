@@ -45,3 +45,13 @@ def settled(monkeypatch):
     """Files may be indexed as soon as they are written."""
     from secure_bloom.index import update
     monkeypatch.setattr(update, "_SETTLED_NS", 0)
+
+
+@pytest.fixture
+def listings(monkeypatch):
+    """The folders of tables that are listed from now on, to compare them with an index."""
+    from secure_bloom.index import table
+    found, original = [], table.visible_files
+    monkeypatch.setattr(table, "visible_files", lambda *arguments, **options: found.append(
+        arguments[1]) or original(*arguments, **options))
+    return found

@@ -1,4 +1,4 @@
-"""Which indexes there are: folders in ``_index`` with a manifest. What else is there is none."""
+"""Finds indexes: folders in ``_index`` with a manifest. Anything else there is ignored."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def indexed_columns(filesystem: pa_fs.FileSystem, table: str) -> list[str]:
 
 
 def _may_exist(folder: IndexFolder) -> bool:
-    """Whether there is a manifest, or the folder cannot be listed: who opens it is told so."""
+    """Whether there is a manifest, or the folder cannot be listed: opening the index says why."""
     try:
         return bool(folder.versions())
     except OSError:

@@ -159,7 +159,7 @@ def _open_temporary(path: str, mode: int) -> BinaryIO:
         file = _open_new(temporary_name(path), mode)
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:  # somebody else was faster: who removes it, or wants us to wait
+        except BlockingIOError:  # another process was faster, to remove it or to make us wait
             file.close()
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(file.name)

@@ -90,15 +90,6 @@ def test_files_that_an_overwrite_replaces_are_not_found(tmp_path):
     assert known(tmp_path / "t", rows_of(1)["ssn"][7].as_py()) == (1, 0)
 
 
-@pytest.fixture
-def listings(monkeypatch):
-    """The folders that are listed from now on, by what looks values up."""
-    found, original = [], index_table.visible_files
-    monkeypatch.setattr(index_table, "visible_files", lambda *arguments: found.append(
-        arguments[1]) or original(*arguments))
-    return found
-
-
 def make_exclusive(folder):
     write(folder, index=())
     build(folder, "ssn", KMS, exclusive=True)

@@ -9,7 +9,6 @@ import pytest
 import secure_bloom
 from secure_bloom.errors import AuthenticationError, ColumnError, IndexWarning, PredicateError
 from secure_bloom.index import Index, build, file_table, opened_indexes
-from secure_bloom.index import table as index_table
 from tests.index.helpers import KMS
 
 ENCRYPTION = secure_bloom.EncryptionConfiguration("footer", {"pii": ["ssn"]})
@@ -48,15 +47,6 @@ def each_lake(request, lake, tmp_path_factory):
     return lake if request.param else make(
         tmp_path_factory.mktemp("listed") / "lake", ("day",) if [*lake.glob("day=*")] else (),
         exclusive=False)
-
-
-@pytest.fixture
-def listings(monkeypatch):
-    """The folders that are listed from now on."""
-    found, original = [], index_table.visible_files
-    monkeypatch.setattr(index_table, "visible_files", lambda *arguments, **options: found.append(
-        arguments[1]) or original(*arguments, **options))
-    return found
 
 
 def conditions():
