@@ -101,12 +101,14 @@ def audit(source: FilePath, keys: Keys = None, *,
         If the policy is not valid, or has two rules for a column that contradict each other.
     KmsUnavailableError, KeyringError
         If the KMS does not respond, or the keyring cannot be read.
+    TypeError
+        If ``guesses`` is one text, or has anything but text.
 
     Examples
     --------
     >>> secure_bloom.audit("lake/", policy="policy.toml").summary  # doctest: +SKIP
     """
-    policy = given_or_of_environment(policy)
+    policy, guesses = given_or_of_environment(policy), _texts(guesses)
     filesystem, path = resolve(source, filesystem)
     indexes: list[IndexFolder] = []
     tables, summaries, everything = TablesBelow(), list[str](), list[str]()
@@ -120,7 +122,7 @@ def audit(source: FilePath, keys: Keys = None, *,
 
     paths = tables.data_files(parquet_files(filesystem, path, note))
     keys = open_keys(keys)
-    auditing = _Auditing(filesystem, keys, policy, tuple(guesses), scan)
+    auditing = _Auditing(filesystem, keys, policy, guesses, scan)
     result, shared = AuditResult(path), _Shared()
 
     def audit_files(paths: Sequence[str], advance: Callable[[float], None] | None = None) \
@@ -145,6 +147,13 @@ def audit(source: FilePath, keys: Keys = None, *,
     if policy is not None:
         result.findings += _without_match(policy, result, filesystem)
     return result
+
+
+def _texts(guesses: Iterable[str]) -> tuple[str, ...]:
+    texts = tuple(guesses)
+    if isinstance(guesses, str) or not all(isinstance(text, str) for text in texts):
+        raise TypeError("guesses must be a list of texts; write numbers and dates as text")
+    return texts
 
 
 class _AnyFile(OpenFile):

@@ -68,6 +68,8 @@ def build_index(source: Any, column: str, path: FilePath, *, items: int = DEFAUL
     ColumnError
         If the column does not exist, or Lance does not have this index for its type, or
         ``_rowaddr`` is invalid.
+    FileNotFoundError
+        If the data set, or the folder of ``path``, does not exist.
     FormatError
         If pylance cannot open the data set.
     MissingExtraError

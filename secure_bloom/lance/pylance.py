@@ -24,6 +24,7 @@ from secure_bloom.storage.local_files import (
     sync_folder,
     temporary_name,
 )
+from secure_bloom.storage.locations import is_uri
 
 _MAGIC = b"LANC"
 _FOOTER = struct.Struct("<QQQIIHH4s")  # offsets of tables; numbers of buffers, of columns; version
@@ -106,8 +107,8 @@ def _panics_are_errors() -> Iterator[None]:
 
 
 def _first_line(error: BaseException) -> str:
-    # Without the location in pylance's source: ", /home/…/schema.rs:359:28".
-    return re.sub(r", \S+\.rs:\d+:\d+$", "", str(error).partition("\n")[0])
+    # Without the locations in pylance's source: ", /home/…/schema.rs:359:28".
+    return re.sub(r"(?:, \S+\.rs:\d+:\d+)+$", "", str(error).partition("\n")[0])
 
 
 def write_file(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch],
@@ -167,13 +168,15 @@ def is_dataset(source: object) -> bool:
 def open_dataset(source: Any) -> Any:
     """Open a LanceDataset by path or URI; one that is already open is returned unchanged.
 
-    Raises FormatError if pylance cannot open it.
+    Raises FormatError if pylance cannot open it; FileNotFoundError if a local one does not exist.
     """
     if not isinstance(source, str | os.PathLike):
         return source
-    lance = import_lance()
-    with error_location(file=os.fspath(source)), _panics_are_errors():
-        return lance.dataset(os.fspath(source))
+    lance, path = import_lance(), os.fspath(source)
+    if not is_uri(path) and not os.path.exists(path):
+        raise FileNotFoundError(f"there is no data set {path}")
+    with error_location(file=path), _panics_are_errors():
+        return lance.dataset(path)
 
 
 def scan(dataset: Any, column: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:

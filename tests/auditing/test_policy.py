@@ -171,5 +171,8 @@ def test_a_renamed_column_is_found_by_guesses(path):
                  and finding.column == "id"]
     assert "of 100 values guessed, 50 are" in finding.evidence[0] and result.ok
     assert not any(number in str(result.to_dict()) for number in numbers)
+    for wrong in ("000000001", [None], [1]):
+        with pytest.raises(TypeError, match="guesses must be a list of texts"):
+            audit(path, guesses=wrong)
     attempt = Policy(["id"])  # which is reported as such
     assert kinds(path, policy=attempt, guesses=numbers)[:1] == [("unencrypted", "id")]

@@ -473,7 +473,7 @@ def test_columns_that_are_not_there(tmp_path):
 @pytest.mark.parametrize(("message", "shown"), [
     ("no fragments, /home/me/d is empty, /home/runner/a/b.rs:359:28\nmore",
      "no fragments, /home/me/d is empty"),
-    ("cut off, /Users/runner/a/b.rs:1:2", "cut off"), ("cut off", "cut off")])
+    ("cut off, /Users/runner/a/b.rs:1:2, /Users/c.rs:3:4", "cut off"), ("cut off", "cut off")])
 def test_errors_of_pylance_lose_the_place_in_its_source(message, shown):
     with pytest.raises(FormatError) as error, pylance._panics_are_errors():
         raise OSError(message)

@@ -103,6 +103,7 @@ def test_types_on_the_command_line(dataset, tmp_path):
     (["probe", "{index}", "--type", "int64", "--value", "5"], 2, "the data set has type"),
     (["probe", "{index}"], 2, "no value"),
     (["build", "{tmp}", "{tmp}/x", "--column", "ssn"], 3, "pylance cannot read"),
+    (["build", "{tmp}/none", "{tmp}/x", "--column", "ssn"], 3, "no data set"),
     (["build", "{dataset}", "{tmp}/x", "--column", "no"], 2, "no such column"),
     (["build", "{dataset}", "{tmp}/x", "--column", "ssn", "--probability", "2"], 2, "between 0"),
     (["build", "{dataset}", "{tmp}/none/x", "--column", "ssn"], 3, "no folder"),
