@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import replace
+from pathlib import Path
 from threading import Lock
 
 from secure_bloom.errors import ArgumentError
@@ -25,14 +26,20 @@ class Journal:
     path : str or path
         A local file, which is made if it does not exist. Anyone who can write to it can make a
         run skip files, so it must not be in the folder.
+    folder : str, optional
+        The folder, if it is local.
 
     Raises
     ------
     ArgumentError
-        If the file is something else.
+        If the file is in the folder, or is something else.
     """
 
-    def __init__(self, path: str | os.PathLike[str]):
+    def __init__(self, path: str | os.PathLike[str], folder: str | None):
+        if folder and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+            raise ArgumentError("a journal must not be in the folder, because anyone who can write "
+                                "there could make a run skip files: name another file",
+                                file=os.fspath(path))
         self._path, self._lock = os.fspath(path), Lock()
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o600)
         with os.fdopen(descriptor, "rb") as file:

@@ -32,7 +32,8 @@ from secure_bloom.reencryption.target import (
 )
 from secure_bloom.reencryption.wanted import Wanted, check_may_open, wanted_encryption
 from secure_bloom.sbbf.options import BloomFilters
-from secure_bloom.storage.files import FilePath
+from secure_bloom.storage.files import FilePath, resolve
+from secure_bloom.storage.versions import local_path
 
 Advance = Callable[[float], None]
 
@@ -205,7 +206,7 @@ def reencrypt(path: FilePath, keys: Keys = None, *,
         If ``master_keys`` is given with ``encryption`` or ``policy``, or ``journal`` with
         ``output``.
     ArgumentError
-        If ``journal`` is another file, or for ``output`` as above.
+        If ``journal`` is in the folder, or another file; or for ``output`` as above.
     KeyNotFoundError
         If no file uses a master key that is to be replaced, or the one that replaces it.
 
@@ -230,7 +231,7 @@ def reencrypt(path: FilePath, keys: Keys = None, *,
     if master_keys:
         _check_in_use(path, keys, master_keys, filesystem)
     done = None if journal is None or (dry_run and not os.path.exists(journal)) \
-        else Journal(journal)
+        else Journal(journal, local_path(*resolve(path, filesystem)))
 
     def planner(file: OpenFile) -> Plan | None:
         algorithm = file.footer.algorithm

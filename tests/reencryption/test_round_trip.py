@@ -237,6 +237,7 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
     for name in "abc":
         secure_bloom.write_table(TABLE, lake / f"{name}.parquet", encryption=CONFIG, keys=KMS)
     old = (lake / "a.parquet").read_bytes()
+    (tmp_path / "rows").write_bytes(old)
 
     def stop(fraction):
         if fraction > 0.5:
@@ -250,8 +251,10 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
     (lake / "a.parquet").write_bytes(old)  # put back
     [again] = secure_bloom.reencrypt(lake, KMS, journal=journal).changed
     assert again.file.endswith("a.parquet") and journal.stat().st_mode & 0o777 == 0o600
-    for other in (lake / "a.parquet", "/dev/null"):
-        with pytest.raises(ArgumentError, match="not a journal"):
+    (tmp_path / "link").symlink_to(lake)
+    for other, message in (("/dev/null", "not a journal"), (tmp_path / "rows", "not a journal"),
+                           (tmp_path / "link" / "new", "not be in the folder")):
+        with pytest.raises(ArgumentError, match=message):
             secure_bloom.reencrypt(lake, KMS, journal=other)
     with pytest.raises(TypeError, match="a journal cannot"):  # the old files stay
         secure_bloom.reencrypt(lake, KMS, journal=journal, output=tmp_path / "new")
