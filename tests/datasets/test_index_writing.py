@@ -133,8 +133,8 @@ def test_a_job_that_ends_while_another_one_lists_the_table_is_not_missed(tmp_pat
     make_exclusive(folder)
     original = index_table.visible_files
 
-    def visible_files(*arguments):
-        found = original(*arguments)
+    def visible_files(*arguments, **options):
+        found = original(*arguments, **options)
         if others:
             write(folder, others.pop(), index=())
         return found
