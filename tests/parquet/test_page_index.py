@@ -197,6 +197,20 @@ def test_a_page_that_is_not_as_the_index_says_is_an_error():
         ChunkPages(lists, places).read(_Changed(file, places.place(0), inner), 0)
 
 
+@pytest.mark.parametrize("codec", ["snappy", "gzip", "brotli", "zstd", "lz4"])
+def test_pages_of_each_codec_are_decompressed_and_others_left_to_arrow(codec):
+    def first_page(file):
+        chunk = file.footer.row_groups[0][0]
+        if file is of_hadoop:
+            chunk.metadata().set_int(4, thrift.I32, 5)  # the codec LZ4, which has two framings
+        pages = ChunkPages(chunk, read_data_pages(file.source, chunk, 5000))
+        return pages.values(pages.read(file.source, 0))
+
+    of_hadoop = _file(compression=codec)
+    assert first_page(_file(compression=codec)) == first_page(_file(compression="none"))
+    assert first_page(of_hadoop) is None
+
+
 def test_without_an_offset_index_the_places_of_pages_are_not_known():
     sink = io.BytesIO()
     pq.write_table(pa.table({"k": [1]}), sink)

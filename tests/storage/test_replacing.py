@@ -4,6 +4,7 @@ import contextlib
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import pytest
 
@@ -11,6 +12,7 @@ from secure_bloom.errors import ChangedMeanwhileError, CommitError, FormatError
 from secure_bloom.storage import processes
 from secure_bloom.storage.claims import is_being_replaced
 from secure_bloom.storage.commit import Job
+from secure_bloom.storage.ending import EndingJob
 from secure_bloom.storage.files import write_file
 from secure_bloom.storage.job_folder import COMMITTING, PROCESS, REPLACING, JobFolder
 from secure_bloom.storage.processes import is_dead, this_process
@@ -18,7 +20,7 @@ from secure_bloom.storage.replacing import Partition
 from secure_bloom.storage.rewrite import Rewrite
 from secure_bloom.storage.table_names import material_path
 from secure_bloom.storage.versions import FileVersion
-from secure_bloom.storage.visibility import COMMITTED, STARTED, data_files
+from secure_bloom.storage.visibility import COMMITTED, STARTED, data_files, read_jobs
 from tests.storage.fixtures import ON_SERVER
 
 
@@ -370,6 +372,18 @@ def test_a_job_of_a_dead_process_that_had_ended_keeps_its_files(local, dead, mon
     assert not job.has(STARTED) and not job.has(COMMITTED)
     local.job().abort()
     assert local.staged() == [] and local.values() == [2]
+
+
+def test_a_job_that_commits_and_dies_after_it_was_listed_is_not_rolled_back(local, dead,
+                                                                            monkeypatch):
+    local.write(1)
+    job = dead_job(local, dead)
+    monkeypatch.setattr(job, "_complete", lambda record: None)
+    listed = read_jobs(local.filesystem, local.folder)[job.id]
+    job.commit([local.stage(job, 2)])
+    EndingJob(local.filesystem, local.folder, job.id).take_back(listed, datetime.now(UTC))
+    local.job().abort()
+    assert local.outcome() == [1, 2]
 
 
 def test_what_dead_processes_left_of_markers_is_removed(local, dead):
