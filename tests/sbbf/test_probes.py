@@ -27,6 +27,13 @@ def test_scalars(value):
     assert len(array) == 1
 
 
+def test_objects_in_a_numpy_array_are_what_they_are_in_a_list():
+    """To pyarrow, an array of UUIDs is of another type, in which no file has them."""
+    values = [uuid.UUID(int=1), None]
+    assert as_arrays(np.array(values, object)) == as_arrays(values) \
+        == [pa.array([uuid.UUID(int=1).bytes, None])]
+
+
 @pytest.mark.parametrize("values", [
     [1, 2], (1, 2), {1, 2}, range(1, 3), iter([1, 2]), {1: "a", 2: "b"}, np.array([1, 2]),
     pa.array([1, 2]), pa.chunked_array([[1], [2]])], ids=range(9))
