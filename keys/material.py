@@ -26,7 +26,7 @@ import base64
 import json
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -136,6 +136,11 @@ def key_reference(key_metadata: bytes) -> str | None:
     Raises KeyRetrievalError if the key metadata is not valid key material.
     """
     return _reference(_load(key_metadata))
+
+
+def key_references(key_metadata: Iterable[bytes | None]) -> set[str | None]:
+    """Return :func:`key_reference` of each of some key metadata; None among them is left out."""
+    return {key_reference(one) for one in key_metadata if one is not None}
 
 
 def _reference(fields: dict[str, Any]) -> str | None:

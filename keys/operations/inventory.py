@@ -16,7 +16,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.display import Result, count, names, shown
 from secure_bloom.errors import NO_KEY, KeyRetrievalError
 from secure_bloom.keys import external
-from secure_bloom.keys.material import KeyMaterial, find_material, is_key_material, key_reference
+from secure_bloom.keys.material import KeyMaterial, find_material, is_key_material, key_references
 from secure_bloom.keys.retrieval import Keys, key_retriever, open_keys
 from secure_bloom.parquet.footer import Footer, encrypted_footer_key_metadata
 from secure_bloom.parquet.tail import MAGIC_ENCRYPTED, read_footer
@@ -182,8 +182,7 @@ class _Counting:
                  if one is not None and is_key_material(one)}
         if len(known) < len(metadata):
             return "explicit", []
-        references = {key_reference(one) for one in known.values()}
-        if is_hidden and references != {None}:  # all keys of the file are stored externally
+        if is_hidden and key_references(known.values()) != {None}:  # all keys are stored externally
             return None, [(name, KeyMaterial.parse(text)) for name, text in beside().items()]
         return "hidden" if is_hidden else None, \
             [(place, find_material(one, beside)) for place, one in known.items()]

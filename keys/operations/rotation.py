@@ -20,7 +20,7 @@ from secure_bloom.errors import NO_KEY, KeyNotFoundError
 from secure_bloom.keys import external
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.kms import KeyWrapper
-from secure_bloom.keys.material import KeyMaterial, key_reference
+from secure_bloom.keys.material import KeyMaterial, key_reference, key_references
 from secure_bloom.keys.operations.rewrapping import Rewrapping, Stop
 from secure_bloom.keys.retrieval import KmsKeys, open_client
 from secure_bloom.parquet.column_chunk import ColumnChunk
@@ -185,9 +185,7 @@ class _Rotation:
                                 start=rewrite.source.size - TAIL_SIZE - len(content))
             if not footer.is_encrypted:
                 return False
-            metadata = {chunk.key_metadata for chunk in footer.column_chunks()}
-            if all(key_reference(one) is not None
-                   for one in {footer.footer_key_metadata, *metadata} if one is not None):
+            if None not in key_references(footer.all_key_metadata()):
                 return self._rotate_external(path, footer)
             return self._rotate_internal(rewrite, footer)
 

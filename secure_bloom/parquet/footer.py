@@ -257,6 +257,10 @@ class Footer(Summarized):
         is_small = sum(len(value) for *_, value in fields) <= thrift.MAX_REMEMBERED
         return (_schema_file if is_small else _schema_file.__wrapped__)(fields)
 
+    def all_key_metadata(self) -> set[bytes | None]:
+        """Return the key metadata of the footer key and of all columns; None for those without."""
+        return {self.footer_key_metadata, *(chunk.key_metadata for chunk in self.column_chunks())}
+
     def set_footer_key_metadata(self, key_metadata: bytes) -> None:
         """Replace the file's metadata for its footer key."""
         if self._crypto_meta is not None:

@@ -29,8 +29,7 @@ from secure_bloom.reencryption.result import ReencryptedFile
 from secure_bloom.reencryption.target import (
     Target,
     encrypted_columns,
-    has_external_material,
-    may_name_material,
+    names_material,
 )
 from secure_bloom.sbbf.options import BloomFilterOptions
 from secure_bloom.storage.files import make_folder
@@ -146,7 +145,7 @@ def _check_categories(file: OpenFile, target: Target) -> None:
 def _store(filesystem: pa_fs.FileSystem, path: str, new_path: str | None, rewrite: Rewrite,
            file: OpenFile, new: NewFile, target: Target) -> None:
     if new_path is None:
-        had_material = has_external_material(file.footer)
+        had_material = names_material(file.footer)
         _remove_leftover(filesystem, path, rewrite, file)
         rewrite.replace_by(new.parts())
         if had_material:  # the new file has its own
@@ -166,7 +165,7 @@ def _remove_leftover(filesystem: pa_fs.FileSystem, path: str, rewrite: Rewrite,
     Not if the file has just been replaced, as far as that can be seen: it is that of the new one.
     """
     material = material_path(path)
-    if not may_name_material(file.footer) and filesystem.get_file_info(material).is_file \
+    if names_material(file.footer) is False and filesystem.get_file_info(material).is_file \
             and not rewrite.source.is_replaced():
         with suppress(FileNotFoundError):
             filesystem.delete_file(material)
@@ -176,7 +175,7 @@ def _copy(filesystem: pa_fs.FileSystem, path: str, new_path: str, rewrite: Rewri
           file: OpenFile) -> None:
     """Copy a file that stays as it is, so that the new folder has all files."""
     make_folder(filesystem, new_path.rpartition("/")[0])
-    if has_external_material(file.footer):
+    if names_material(file.footer):
         create_material(filesystem, new_path, read_material(filesystem, path))
     rewrite.write_to(new_path, [Kept(0, rewrite.source.size)])
 

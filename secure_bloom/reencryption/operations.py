@@ -26,8 +26,8 @@ from secure_bloom.reencryption.target import (
     check_stays_encrypted,
     configured,
     encrypted_columns,
-    has_external_material,
     named_ordinals,
+    names_material,
     same,
 )
 from secure_bloom.reencryption.wanted import Wanted, check_may_open, wanted_encryption
@@ -241,7 +241,7 @@ def reencrypt(path: FilePath, keys: Keys = None, *,
         wanted = wanted_encryption(file, configuration, rules) if has_rules else None
         if wanted is None:
             target = same(file.footer, file.keys, kms, to=master_keys or {},
-                          is_internal=output is None or not has_external_material(file.footer))
+                          is_internal=output is None or not names_material(file.footer))
         else:
             target = configured(wanted, kms, file.footer)
             check_stays_encrypted(target, file.footer)
@@ -327,7 +327,7 @@ def decrypt(path: FilePath, keys: Keys = None, *, plaintext: bool = False,
             return Plan(PLAINTEXT)
         assert kms is not None
         return Plan(same(file.footer, file.keys, kms, to={}, opened=opened,
-                         is_internal=output is None or not has_external_material(file.footer)))
+                         is_internal=output is None or not names_material(file.footer)))
 
     return _change("decrypt", path, keys, planner, kms, output, dry_run, keep_times,
                    filesystem, files_at_once, advance, progress, replaces_indexes=False)

@@ -12,7 +12,7 @@ from secure_bloom.display import names
 from secure_bloom.encryption import EncryptionConfiguration, master_keys_by_leaf
 from secure_bloom.errors import ColumnError, KeyRetrievalError, UnsupportedError
 from secure_bloom.keys.cache import LIFETIME, CachedKms
-from secure_bloom.keys.material import KeyMaterial, key_reference
+from secure_bloom.keys.material import KeyMaterial, key_references
 from secure_bloom.keys.new_keys import DataKeyWrapper, NewKeys
 from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.maintain.change import leaks
@@ -166,21 +166,12 @@ def _material(keys: object, key_metadata: bytes | None) -> KeyMaterial:
     return keys.material(key_metadata)
 
 
-def has_external_material(footer: Footer) -> bool:
-    """Whether the key material of a file is in a file next to it."""
-    key_metadata = footer.footer_key_metadata
-    return footer.is_encrypted and key_metadata is not None \
-        and footer.crypto.master_key(key_metadata) is not None \
-        and key_reference(key_metadata) is not None
-
-
-def may_name_material(footer: Footer) -> bool:
-    """Whether some key of a file may be in key material next to it, whatever opens the file."""
-    found = {footer.footer_key_metadata, *(one.key_metadata for one in footer.column_chunks())}
+def names_material(footer: Footer) -> bool | None:
+    """Whether some key of a file is in key material next to it; None if its keys do not say so."""
     try:
-        return any(key_reference(one) is not None for one in found if one is not None)
-    except KeyRetrievalError:  # it is of another kind
-        return True
+        return not key_references(footer.all_key_metadata()) <= {None}
+    except KeyRetrievalError:
+        return None
 
 
 def encrypted_columns(footer: Footer) -> dict[int, OfColumn]:

@@ -15,7 +15,7 @@ from secure_bloom.errors import ArgumentError, UnsupportedError
 from secure_bloom.index import Index, build
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.reencryption import folder, one_file
-from secure_bloom.reencryption.target import may_name_material
+from secure_bloom.reencryption.target import names_material
 from tests.modes import ENCRYPTED, MASTER_KEYS
 
 KMS = InMemoryKms(MASTER_KEYS)
@@ -224,9 +224,9 @@ def test_key_material_that_a_killed_run_has_left_is_removed(tmp_path):
         material.unlink(missing_ok=True)
         path.unlink()
         secure_bloom.write_table(TABLE, path, encryption=external, keys=KMS)
-        return may_name_material(footer)
+        return names_material(footer)
 
-    with patch.object(one_file, "may_name_material", replaced):
+    with patch.object(one_file, "names_material", replaced):
         secure_bloom.decrypt(path, KMS, plaintext=True)
     assert ParquetFile(path, KMS).read().equals(TABLE)
 
