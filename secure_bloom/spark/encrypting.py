@@ -22,7 +22,7 @@ from secure_bloom.reencryption.result import ReencryptResult
 from secure_bloom.reencryption.wanted import Wanted
 from secure_bloom.sbbf.options import BloomFilters
 from secure_bloom.spark.options.kms import client_or_no_keys, uri_for_tasks
-from secure_bloom.spark.options.options import locate
+from secure_bloom.spark.options.options import locate, without_file_scheme
 from secure_bloom.spark.tasks import run_tasks
 from secure_bloom.storage.files import FilePath
 
@@ -82,7 +82,7 @@ def encrypt(spark: SparkSession, path: FilePath, *, keys: Keyring | FilePath | N
         If the files belong to a table of Delta Lake, Iceberg or Hudi, which records their sizes; or
         ``keep_times`` is set for files that are not local.
     ArgumentError
-        If ``output`` is within the folder.
+        If ``output`` is within the folder, or on another filesystem.
     PolicyError
         If the policy is not valid.
     pyspark.errors.PySparkException
@@ -97,7 +97,7 @@ def encrypt(spark: SparkSession, path: FilePath, *, keys: Keyring | FilePath | N
     kms = open_client(client_or_no_keys(uri), to_wrap=True)
     root = str(path)
     filesystem, folder = locate(root)
-    new_root = None if output is None else locate(str(output))[1]
+    new_root = None if output is None else without_file_scheme(str(output))
     files = find_files(folder, new_root, filesystem, keep_times=keep_times)
 
     def change(files: Files) -> Done:

@@ -6,7 +6,7 @@ import pytest
 
 import secure_bloom.spark
 from secure_bloom import EncryptionConfiguration, ParquetFile, Policy, read_table
-from secure_bloom.errors import UnsupportedError
+from secure_bloom.errors import ArgumentError, UnsupportedError
 from secure_bloom.keys import Keyring
 
 pytestmark = pytest.mark.spark
@@ -46,7 +46,7 @@ def test_every_file_is_encrypted_in_a_task(spark, folder, keyring, tmp_path):
     assert found.where("ssn = 's77'").count() == 1
     config = EncryptionConfiguration("footer", {"money": ["ssn"]})
     other = secure_bloom.spark.encrypt(spark, folder, keys=keyring, encryption=config,
-                                       output=tmp_path / "other")
+                                       output=f"file:{tmp_path}/other")
     assert other.ok and other.unused_master_keys == []  # the old files stay
     assert read_table(tmp_path / "other", kept).sort_by("id").equals(before)
 
@@ -56,6 +56,9 @@ def test_refusals(spark, folder, keyring, tmp_path, monkeypatch):
         secure_bloom.spark.encrypt(spark, folder, keys=keyring)
     with pytest.raises(TypeError, match="KmsClient that wraps keys"):
         secure_bloom.spark.encrypt(spark, folder, policy=POLICY)
+    with pytest.raises(ArgumentError, match="same filesystem"):
+        secure_bloom.spark.encrypt(spark, folder, keys=keyring, policy=POLICY,
+                                   output="s3://bucket/new?region=eu-west-1")
     (tmp_path / "victim.parquet").write_bytes((folder / "_metadata").read_bytes())
     (folder / "link.parquet").symlink_to(tmp_path / "victim.parquet")
     done = secure_bloom.spark.encrypt(spark, folder, keys=keyring, policy=POLICY)
