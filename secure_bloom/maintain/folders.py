@@ -99,12 +99,22 @@ def change_files(path: FilePath, keys: Keys, planner: Planner, *, dry_run: bool,
     files = ManyFiles(change, paths, advance)
     with result_on_error(result):
         files.run(files_at_once or os.cpu_count() or 1)
+    if paths != [path]:
+        return without_mistake(result(), mistakes, len(paths))
     done = result()
-    if len(done.failed) < len(paths) \
-            or (mistake := mistakes.error(len(paths) - len(mistakes.files))) is None:
-        return done
-    if paths == [path]:
-        mistake.file, done.mistake = path, mistake
+    done.mistake = mistakes.error(0)
+    if done.mistake is not None:
+        done.mistake.file = path
+    return done
+
+
+def without_mistake(done: MaintainResult, mistakes: Mistakes, num_files: int) -> MaintainResult:
+    """Return the result for the files of a folder.
+
+    Raises the ColumnError of :func:`change_files`.
+    """
+    if len(done.failed) < num_files \
+            or (mistake := mistakes.error(num_files - len(mistakes.files))) is None:
         return done
     done.failed = {file: message for file, message in done.failed.items()
                    if file not in mistakes.files}

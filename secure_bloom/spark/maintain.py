@@ -11,7 +11,8 @@ from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys.keyring import Keyring
 from secure_bloom.maintain.attach import attach as attach_here
 from secure_bloom.maintain.attach import filters_for_files
-from secure_bloom.maintain.folders import MaintainResult
+from secure_bloom.maintain.folders import MaintainResult, without_mistake
+from secure_bloom.maintain.mistakes import Mistakes
 from secure_bloom.maintain.tables import check_no_table
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters
 from secure_bloom.spark.options.kms import client_or_no_keys, uri_for_tasks
@@ -81,11 +82,14 @@ def attach(spark: SparkSession, path: FilePath, bloom_filters: BloomFilters = No
     outside = _outside(filesystem, folder, paths)
     work = _Work(root, uri_for_tasks(keys), wanted, replace, page_index, dry_run)
     result = MaintainResult(dry_run=dry_run, failed=outside)
-    for done in run_tasks(spark, work, [one for one in paths if one not in outside]):
+    inside, mistakes = [one for one in paths if one not in outside], Mistakes()
+    for one, done in zip(inside, run_tasks(spark, work, inside), strict=True):
         result.changed += done.changed
         result.unchanged += done.unchanged
         result.failed |= done.failed
-    return result
+        if done.mistake is not None:
+            mistakes.add(one, done.mistake)
+    return without_mistake(result, mistakes, len(paths))
 
 
 def _outside(filesystem: pa_fs.FileSystem, folder: str, paths: list[str]) -> dict[str, str]:

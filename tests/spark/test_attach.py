@@ -12,7 +12,7 @@ from secure_bloom import (
     verify_file,
     write_table,
 )
-from secure_bloom.errors import UnsupportedError
+from secure_bloom.errors import ColumnError, UnsupportedError
 from secure_bloom.keys import Keyring
 from secure_bloom.reading.open_file import OpenFile
 from tests.page_indexes import check_offset_indexes
@@ -37,6 +37,8 @@ def test_files_of_spark(spark, tmp_path):
     before = checksum(spark.read.parquet(str(folder)))
     would = secure_bloom.spark.attach(spark, folder, {"ssn": True}, dry_run=True)
     assert len(would.changed) == 3
+    with pytest.raises(ColumnError, match="none of the 3 files has such a column"):
+        secure_bloom.spark.attach(spark, folder, {"snn": True})
     result = secure_bloom.spark.attach(
         spark, folder, {"ssn": True, "id": BloomFilterOptions(fpp=0.1)})
     assert [change.file for change in result.changed] == [change.file for change in would.changed]
