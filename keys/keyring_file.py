@@ -177,7 +177,8 @@ def create(path: Path, content: Content) -> None:
     try:
         create_private(path, serialize(content))
     except FileExistsError:
-        raise KeyringError("the file already exists; in Python, exist_ok=True opens it",
+        raise KeyringError("the file already exists; name another one, or add keys to this one: "
+                           "secure-bloom keyring add, or exist_ok=True in Python",
                            file=str(path)) from None
     except OSError as error:
         raise KeyringError(f"cannot be created: {error.strerror}", file=str(path)) from error

@@ -553,6 +553,12 @@ def test_demands_as_text(text, required):
     assert parse_required(text) == required
 
 
+@pytest.mark.parametrize("text", ["", ";", "a,", "k:", ":a", "k: a; l: a"])
+def test_other_text_says_the_form(text):
+    with pytest.raises(ValueError, match="must have the form"):
+        parse_required(text)
+
+
 # --- the algorithm -------------------------------------------------------------------------------
 
 def as_if_ctr(data: bytes) -> bytes:

@@ -294,6 +294,8 @@ def parse_required(text: str) -> bool | list[str] | dict[str, str]:
         for name in _names(names):
             if not key.strip() or columns.setdefault(name, key.strip()) != key.strip():
                 raise ValueError(_FORM)
+    if not columns:
+        raise ValueError(_FORM)
     return columns
 
 
