@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.index.geometry import (
     FINGERPRINT_BITS,
+    MAX_NEW_ROW_GROUPS,
     MAX_PAIRS,
     MAX_ROW_GROUPS,
     Geometry,
     pack,
+    place_of,
     sorted_pairs,
     unpack,
 )
@@ -39,6 +41,13 @@ def test_a_pair_is_split_and_joined_without_loss(geometry, fingerprint, data):
     assert int(top[0]) == fingerprint >> 64 - FINGERPRINT_BITS
     assert [part.tolist() for part in unpack(pairs)] == [top.tolist(), groups.tolist()]
     assert geometry.layout.width * 8 >= geometry.entry_bits
+
+
+def test_row_groups_of_a_new_segment_have_room_for_ranges_of_rows():
+    """Where they have none, places reach into the fingerprints, and values are missed."""
+    place = place_of(MAX_NEW_ROW_GROUPS - 1, (1 << RANGE_BITS) - 1)
+    top, places = unpack(pack(np.zeros(1, np.uint64), place))
+    assert top.tolist() == [0] and places.tolist() == [place]
 
 
 @examples(100)
