@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pyarrow.fs as pa_fs
 
 from secure_bloom.display import count, names
-from secure_bloom.erasing.file import Rewritten, rewrite_for_job, rewrite_in_place
+from secure_bloom.erasing.file import FileRewriting, Rewritten
 from secure_bloom.erasing.leftover_search import LeftoverSearch
 from secure_bloom.erasing.leftovers import RemovedValues
 from secure_bloom.erasing.matching import ErasedValues
@@ -209,8 +209,8 @@ class Erasure:
             if not found.files:
                 return []
             self._indexes.distrust()  # in case this process is killed while it changes files
-            files = [rewrite_in_place(self.filesystem, path, self.erased, set(groups), self.keys,
-                                      advance, self.hash_key, self._requirement)
+            rewriting = FileRewriting(self.erased, self.keys, self.hash_key, self._requirement)
+            files = [rewriting.in_place(self.filesystem, path, set(groups), advance)
                      for path, groups in found.files.items()]
             self._indexes.distrust()  # another process may have updated them meanwhile
             return files
@@ -241,7 +241,9 @@ class Erasure:
     def rewrite(self, job: Job, found: Occurrences, advance: Callable[[float], None]) \
             -> Iterator[Rewritten]:
         """Write the files without these rows; none of them is visible before the job commits."""
-        done, index_keys = [0.0] * len(found.files), self._indexes.keys()
+        done = [0.0] * len(found.files)
+        rewriting = FileRewriting(self.erased, self.keys, self.hash_key, self._requirement,
+                                  self._indexes.keys())
 
         def rewrite(item: tuple[int, tuple[str, Iterable[int]]]) -> Rewritten:
             number, (path, groups) = item
@@ -249,8 +251,7 @@ class Erasure:
             def tell(fraction: float) -> None:
                 done[number] = fraction
                 advance(sum(done) / len(done))
-            return rewrite_for_job(job, number, path, self.erased, set(groups), self.keys, tell,
-                                   self.hash_key, self._requirement, index_keys)
+            return rewriting.for_job(job, number, path, set(groups), tell)
 
         with ThreadPoolExecutor(self.files_at_once) as pool:
             yield from in_order(pool, rewrite, enumerate(found.files.items()),

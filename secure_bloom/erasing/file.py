@@ -45,95 +45,103 @@ class Rewritten(NamedTuple):
     change: FileChange | None
 
 
-def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_groups: set[int],
-                    keys: Keys, advance: Advance, hash_key: bytes | None,
-                    requirement: Requirement | None = None,
-                    index_keys: Mapping[str, IndexKey] = MappingProxyType({})) -> Rewritten:
-    """Write a file of a job without the rows to erase.
+class FileRewriting(NamedTuple):
+    """Writes files again without the rows to erase.
 
     Parameters
     ----------
-    job : Job
-    number : int
-        Part of the new file's name.
-    path : str
-        The file that it will replace.
     erased : ErasedValues
-    row_groups : set of int
-        Those to write again: they have rows to erase, or values of these in their dictionaries.
-    keys, advance, hash_key
+    keys, hash_key
         As for :func:`.erase`.
     requirement : Requirement, optional
-        What the file must meet: it may not be the one that was searched.
+        What a file must meet: it may not be the one that was searched.
     index_keys : mapping of str to IndexKey
         The columns of the table with an index, and the keys of the indexes.
-
-    Raises
-    ------
-    ChangedMeanwhileError
-        If the file was changed meanwhile.
-    FormatError, AuthenticationError, KeyRetrievalError, UnsupportedError
-        If it cannot be written without these rows.
     """
-    with opened_to_rewrite(job.filesystem, path, keys, requirement) as (rewrite, file):
-        replaced = job.replaced_version(path)
-        remaining = _remaining(file, erased, row_groups, advance, has_new_material=True)
-        new = job.new_file(number, posixpath.dirname(relative_path(path, job.folder)), path)
-        visible = job.path(relative_path(new, job.work))
-        if job.exists(material := material_path(path)):
-            job.check_inside(material)  # what a link leads to may be private
-            create_material(job.filesystem, new, read_material(job.filesystem, path)
-                            | remaining.keys.external_material)
-        before = _hmac(rewrite.source, hash_key)
-        rewrite.write_to(new, remaining.parts())
-        staged = job.staged(new, remaining.num_rows, remaining.filters)
-        described = ErasedFile(path, visible, file.num_rows, file.num_rows - remaining.num_rows,
-                               before, _sha256_of(job.filesystem, new),
-                               rewrite.has_other_names or _is_link(job, path),
-                               remaining.accepts_old_pages, remaining.num_whole)
-        change = _change(job, file, path, new, keys, row_groups, index_keys)
-    return Rewritten(described, staged, replaced, change)
 
+    erased: ErasedValues
+    keys: Keys
+    hash_key: bytes | None
+    requirement: Requirement | None = None
+    index_keys: Mapping[str, IndexKey] = MappingProxyType({})
 
-def _change(job: Job, file: OpenFile, path: str, new: str, keys: Keys, row_groups: set[int],
-            index_keys: Mapping[str, IndexKey]) -> FileChange | None:
-    """Return how a new file of the job differs from the one that it replaces."""
-    if not index_keys:
-        return None
-    with OpenFile(Source(new, job.filesystem), keys) as written, file.one_version():
-        return FileChange.of(job.filesystem, file, path, written,
-                             job.path(relative_path(new, job.work)), row_groups, index_keys)
+    def for_job(self, job: Job, number: int, path: str, row_groups: set[int],
+                advance: Advance) -> Rewritten:
+        """Write a file of a job that will replace another one.
 
+        Parameters
+        ----------
+        job : Job
+        number : int
+            Part of the new file's name.
+        path : str
+            The file that it will replace.
+        row_groups : set of int
+            Those to write again: they have rows to erase, or values of these in their dictionaries.
+        advance : callable
+            As for :func:`.erase`.
 
-def rewrite_in_place(filesystem: pa_fs.FileSystem, path: str, erased: ErasedValues,
-                     row_groups: set[int], keys: Keys, advance: Advance,
-                     hash_key: bytes | None,
-                     requirement: Requirement | None = None) -> ErasedFile:
-    """Replace a file by one without the rows to erase; errors as for :func:`rewrite_for_job`."""
-    with opened_to_rewrite(filesystem, path, keys, requirement) as (rewrite, file):
-        remaining = _remaining(file, erased, row_groups, advance, has_new_material=False)
-        before, has_other_names = _hmac(rewrite.source, hash_key), rewrite.has_other_names
-        rewrite.replace_by(remaining.parts())
-        return ErasedFile(path, path, file.num_rows, file.num_rows - remaining.num_rows, before,
-                          _sha256_of(filesystem, path), has_other_names,
-                          remaining.accepts_old_pages, remaining.num_whole)
+        Raises
+        ------
+        ChangedMeanwhileError
+            If the file was changed meanwhile.
+        FormatError, AuthenticationError, KeyRetrievalError, UnsupportedError
+            If it cannot be written without these rows.
+        """
+        with opened_to_rewrite(job.filesystem, path, self.keys,
+                               self.requirement) as (rewrite, file):
+            replaced = job.replaced_version(path)
+            remaining = self._remaining(file, row_groups, advance, has_new_material=True)
+            new = job.new_file(number, posixpath.dirname(relative_path(path, job.folder)), path)
+            visible = job.path(relative_path(new, job.work))
+            if job.exists(material := material_path(path)):
+                job.check_inside(material)  # what a link leads to may be private
+                create_material(job.filesystem, new, read_material(job.filesystem, path)
+                                | remaining.keys.external_material)
+            before = _hmac(rewrite.source, self.hash_key)
+            rewrite.write_to(new, remaining.parts())
+            staged = job.staged(new, remaining.num_rows, remaining.filters)
+            # If only a link is replaced, what it leads to keeps the rows.
+            is_link = job.filesystem.type_name == "local" and os.path.islink(path)
+            described = ErasedFile(path, visible, file.num_rows,
+                                   file.num_rows - remaining.num_rows, before,
+                                   _sha256_of(job.filesystem, new),
+                                   rewrite.has_other_names or is_link,
+                                   remaining.accepts_old_pages, remaining.num_whole)
+            change = self._change(job, file, path, new, row_groups)
+        return Rewritten(described, staged, replaced, change)
 
+    def in_place(self, filesystem: pa_fs.FileSystem, path: str, row_groups: set[int],
+                 advance: Advance) -> ErasedFile:
+        """Replace a file; parameters and errors are those of :meth:`for_job`."""
+        with opened_to_rewrite(filesystem, path, self.keys, self.requirement) as (rewrite, file):
+            remaining = self._remaining(file, row_groups, advance, has_new_material=False)
+            before, has_other_names = _hmac(rewrite.source, self.hash_key), rewrite.has_other_names
+            rewrite.replace_by(remaining.parts())
+            return ErasedFile(path, path, file.num_rows, file.num_rows - remaining.num_rows,
+                              before, _sha256_of(filesystem, path), has_other_names,
+                              remaining.accepts_old_pages, remaining.num_whole)
 
-def _is_link(job: Job, path: str) -> bool:
-    """Whether only a link will be replaced, and what it leads to keeps the rows."""
-    return job.filesystem.type_name == "local" and os.path.islink(path)
+    def _change(self, job: Job, file: OpenFile, path: str, new: str,
+                row_groups: set[int]) -> FileChange | None:
+        """Return how a new file of the job differs from the one that it replaces."""
+        if not self.index_keys:
+            return None
+        with OpenFile(Source(new, job.filesystem), self.keys) as written, file.one_version():
+            return FileChange.of(job.filesystem, file, path, written,
+                                 job.path(relative_path(new, job.work)), row_groups,
+                                 self.index_keys)
 
-
-def _remaining(file: OpenFile, erased: ErasedValues, row_groups: set[int],
-               advance: Advance, *, has_new_material: bool) -> RemainingRows:
-    """Find the rows to erase, and return the others."""
-    with file.one_version():  # what the parts read later is covered by the rewrite
-        found = {group: erased.in_group_of(file, group).rows
-                 for group in sorted(row_groups) if group < file.num_row_groups}
-    remaining = RemainingRows(file, found, advance, erased.stays,
-                              has_new_material=has_new_material)
-    remaining.check()
-    return remaining
+    def _remaining(self, file: OpenFile, row_groups: set[int], advance: Advance, *,
+                   has_new_material: bool) -> RemainingRows:
+        """Find the rows to erase, and return the others."""
+        with file.one_version():  # what the parts read later is covered by the rewrite
+            found = {group: self.erased.in_group_of(file, group).rows
+                     for group in sorted(row_groups) if group < file.num_row_groups}
+        remaining = RemainingRows(file, found, advance, self.erased.stays,
+                                  has_new_material=has_new_material)
+        remaining.check()
+        return remaining
 
 
 def _sha256_of(filesystem: pa_fs.FileSystem, path: str) -> str:

@@ -12,7 +12,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from secure_bloom.erasing.erasure import Erasure
-from secure_bloom.erasing.file import Rewritten, rewrite_for_job
+from secure_bloom.erasing.file import FileRewriting, Rewritten
 from secure_bloom.erasing.matching import ErasedValues
 from secure_bloom.erasing.result import EraseResult
 from secure_bloom.erasing.search import Occurrences, find_occurrences
@@ -154,6 +154,6 @@ class _Tasks:
         """Write a file of the job."""
         number, path, groups = file
         keys = client_or_no_keys(self.uri)
-        return rewrite_for_job(job, number, path, self.erased, groups, keys,
-                               lambda fraction: None, hash_key,
-                               index_keys=TableIndexes(job.filesystem, job.table, keys).keys())
+        index_keys = TableIndexes(job.filesystem, job.table, keys).keys()
+        return FileRewriting(self.erased, keys, hash_key, index_keys=index_keys).for_job(
+            job, number, path, groups, lambda fraction: None)
