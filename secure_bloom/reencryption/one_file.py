@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, TypeAlias
@@ -149,8 +148,7 @@ def _store(filesystem: pa_fs.FileSystem, path: str, new_path: str | None, rewrit
         _remove_leftover(filesystem, path, rewrite, file)
         rewrite.replace_by(new.parts())
         if had_material:  # the new file has its own
-            with suppress(FileNotFoundError):
-                filesystem.delete_file(material_path(path))
+            rewrite.delete_beside(material_path(path))
         return
     make_folder(filesystem, new_path.rpartition("/")[0])
     if target.external_material is not None:
@@ -167,8 +165,7 @@ def _remove_leftover(filesystem: pa_fs.FileSystem, path: str, rewrite: Rewrite,
     material = material_path(path)
     if names_material(file.footer) is False and filesystem.get_file_info(material).is_file \
             and not rewrite.source.is_replaced():
-        with suppress(FileNotFoundError):
-            filesystem.delete_file(material)
+        rewrite.delete_beside(material)
 
 
 def _copy(filesystem: pa_fs.FileSystem, path: str, new_path: str, rewrite: Rewrite,

@@ -270,13 +270,15 @@ def _keep_for_ever(stream: object) -> None:
 
 
 def open_output(where: FileTarget, filesystem: pa_fs.FileSystem | None = None, *,
-                mode: int = 0o666, durable: bool = True, follow: bool = True) -> Output:
+                mode: int = 0o666, durable: bool = True, follow: bool = True,
+                replaced: int | None = None) -> Output:
     """Open a destination; nothing is visible under its name before ``commit``.
 
     ``mode`` is that of a new local file, before the umask; a replaced file keeps its own mode.
     Without ``durable``, a power cut may damage a local file after the commit; see
     :func:`.sync_file`. Without ``follow``, a link, pipe or device is replaced like a file: in a
-    table, somebody else may have put it there.
+    table, somebody else may have put it there. ``replaced`` is a descriptor of the only local file
+    that a commit with a check may replace, and that has the permissions which the new one gets.
     """
     if not is_path(where):
         if not hasattr(where, "write"):
@@ -285,7 +287,7 @@ def open_output(where: FileTarget, filesystem: pa_fs.FileSystem | None = None, *
         return Output(where)
     filesystem, path = without_subtree(*resolve(where, filesystem))
     if filesystem.type_name == "local":
-        return _open_local(path, mode, durable, follow)
+        return _open_local(path, mode, durable, follow, replaced)
     if _uploads(filesystem):
         return _open_upload(filesystem, path)
     return _open_on(filesystem, path)
@@ -326,11 +328,12 @@ def check_absent(filesystem: pa_fs.FileSystem, path: str) -> None:
         raise FileExistsError(f"{path} exists")
 
 
-def _open_local(path: str, mode: int, durable: bool, follow: bool) -> Output:
+def _open_local(path: str, mode: int, durable: bool, follow: bool,
+                replaced: int | None) -> Output:
     if follow and is_special(path):
         file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by the output
         return Output(file, publish=lambda _: file.close(), drop=file.close)
-    new = Replacement(path, mode, durable=durable, follow=follow)
+    new = Replacement(path, mode, durable=durable, follow=follow, replaced=replaced)
     return Output(new.file, finish=new.finish, publish=new.publish, drop=new.drop)
 
 

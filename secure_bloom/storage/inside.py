@@ -4,7 +4,8 @@ A user who may write into a table can add links to it, and markers that name fil
 next job runs with the rights of another user, which may suffice to delete those files.
 
 Deletions on a local filesystem are safe from links that are put there at the same moment, because
-no link is followed from the table on. Before a file is written or moved, its path is checked.
+no link is followed from the table on. So are changes of files in place: what was opened is compared
+with what is inside. Before another file is written or moved, its path is checked.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from functools import lru_cache
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import UnsupportedError
+from secure_bloom.errors import ChangedMeanwhileError, UnsupportedError
 from secure_bloom.storage.table_names import relative_path, table_of
 from secure_bloom.storage.versions import local_path, without_subtree
 
@@ -49,6 +50,27 @@ def check_below(filesystem: pa_fs.FileSystem, where: str, path: str) -> None:
     """
     if path != where:
         check_inside(filesystem, table_of(where), path)
+
+
+def check_opened(filesystem: pa_fs.FileSystem, table: str, path: str, descriptor: int) -> None:
+    """Raise ChangedMeanwhileError unless an open file is the one at a path inside of a table.
+
+    Raises UnsupportedError as :func:`check_inside`: here, links that were put there since then are
+    not followed either.
+    """
+    found = _real_paths(filesystem, table, path)
+    if found is None:
+        return
+    folder, name = os.path.split(found[1])
+    try:
+        with _descended(found[0], folder) as opened:
+            is_same = os.path.samestat(os.stat(name, dir_fd=opened, follow_symlinks=False),
+                                       os.fstat(descriptor))
+    except OSError:
+        is_same = False
+    if not is_same:
+        raise ChangedMeanwhileError("the file was changed in the meantime; it is left as it is",
+                                    file=path)
 
 
 def table_and_name(filesystem: pa_fs.FileSystem, folder: str, within: str | None = None) \
@@ -161,7 +183,13 @@ def _opened(filesystem: pa_fs.FileSystem, table: str, folder: str) -> Iterator[i
     if found is None or type(without_subtree(filesystem, table)[0]) is not pa_fs.LocalFileSystem:
         yield None
         return
-    root, real = found
+    with _descended(*found) as descriptor:
+        yield descriptor
+
+
+@contextmanager
+def _descended(root: str, real: str) -> Iterator[int]:
+    """Open a folder that is another one, or below it; follow no link from that on."""
     descriptor = os.open(root, _FOLDER)
     try:
         for part in real[len(root):].strip("/").split("/") if real != root else ():

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
-from secure_bloom.errors import SecureBloomError
+from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError
 
 LONGEST_WAIT = 60.0  #: seconds for the lock of a folder
 #: a message for that
@@ -32,19 +32,22 @@ class Replacement:
     its group and its access control list. Until then, only the owner of the new file can read it.
     If the path is a symbolic link, the target of the link is replaced; without ``follow``, the link
     itself. ``mode`` is that of a new file, before the umask. Without ``durable``, neither content
-    nor name is synced to the disk.
+    nor name is synced to the disk. ``replaced`` is a descriptor of the only file that may be
+    replaced, whatever somebody else puts at the path or above it meanwhile.
     """
 
-    def __init__(self, path: str, mode: int, *, durable: bool = True, follow: bool = True):
+    def __init__(self, path: str, mode: int, *, durable: bool = True, follow: bool = True,
+                 replaced: int | None = None):
         self._path = path_to_replace(path, follow=follow)
-        self._durable = durable
+        self._durable, self._replaced = durable, replaced
+        self._old = self._path if replaced is None else replaced
         # A hard link to a program that somebody put there must not make the content run (setuid).
         self._bits = 0o7777 if follow else 0o777
-        self.file = _open_temporary(self._path, mode if _regular(self._path) is None else 0o600)
+        self.file = _open_temporary(self._path, mode if _regular(self._old) is None else 0o600)
 
     def finish(self) -> None:
         """Set the permissions and make the content durable."""
-        keep_permissions(self._path, self.file.fileno(), self._bits)
+        keep_permissions(self._old, self.file.fileno(), self._bits)
         if self._durable:
             os.fsync(self.file.fileno())
 
@@ -54,12 +57,22 @@ class Replacement:
         if check is None:
             os.replace(self.file.name, self._path)
         else:
-            with _locked(folder):
-                check()
-                os.replace(self.file.name, self._path)  # nothing is between; see wait_for_rewrites
+            with _locked(folder) as opened:
+                check()  # nothing but the renaming follows; see wait_for_rewrites
+                self._rename_in(opened)
         self.file.close()  # not earlier: without its lock it would be removed as a leftover
         if self._durable:
             sync_folder(folder)
+
+    def _rename_in(self, folder: int) -> None:
+        if self._replaced is None:
+            os.replace(self.file.name, self._path)
+            return
+        source, target = map(os.path.basename, (self.file.name, self._path))
+        if not _is_in(folder, target, self._replaced):
+            raise ChangedMeanwhileError("the file was changed in the meantime; it is left as it is",
+                                        file=self._path)
+        os.replace(source, target, src_dir_fd=folder, dst_dir_fd=folder)
 
     def drop(self) -> None:
         """Remove the temporary file."""
@@ -184,9 +197,17 @@ def _open_new(name: str, mode: int) -> BinaryIO:
         raise FileNotFoundError(f"there is no folder {folder}; create it first") from None
 
 
+def _is_in(folder: int, name: str, file: int) -> bool:
+    """Whether an open file has a name in an open folder; not if that is a link to it."""
+    try:
+        return os.path.samestat(os.stat(name, dir_fd=folder, follow_symlinks=False), os.fstat(file))
+    except FileNotFoundError:
+        return False
+
+
 @contextlib.contextmanager
-def _locked(folder: str) -> Iterator[None]:
-    """Make other publishers with a check wait, if the filesystem has locks.
+def _locked(folder: str) -> Iterator[int]:
+    """Make other publishers with a check wait, if the filesystem has locks; yield the open folder.
 
     Raises SecureBloomError if another program does not unlock the folder.
     """
@@ -195,7 +216,7 @@ def _locked(folder: str) -> Iterator[None]:
         with contextlib.suppress(OSError):
             if not lock_folder(descriptor):
                 raise SecureBloomError(LOCKED, file=folder)
-        yield
+        yield descriptor
     finally:
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_UN)  # a forked process may have the descriptor too
@@ -245,8 +266,10 @@ def sync_folder(folder: str) -> None:
 
 # --- file permissions ----------------------------------------------------------------------------
 
-def keep_permissions(path: str, descriptor: int, bits: int = 0o7777) -> None:
-    """Copy mode, owner, group and access control list from the file at a path to an open file.
+def keep_permissions(path: str | int, descriptor: int, bits: int = 0o7777) -> None:
+    """Copy mode, owner, group and access control list from one file to another, which is open.
+
+    The first one is at a path, or open, too.
 
     Only root can change a file's owner, or set an arbitrary group. If the group cannot be
     preserved, group permissions are removed. A link, pipe or similar has none to be kept.
@@ -270,19 +293,19 @@ def keep_permissions(path: str, descriptor: int, bits: int = 0o7777) -> None:
         os.fchmod(descriptor, mode)
 
 
-def _regular(path: str) -> os.stat_result | None:
+def _regular(path: str | int) -> os.stat_result | None:
     """Return what is known of a regular file; None if none is at the path, but perhaps a link."""
     try:
-        found = os.lstat(path)
+        found = os.fstat(path) if isinstance(path, int) else os.lstat(path)
     except OSError:
         return None
     return found if stat.S_ISREG(found.st_mode) else None
 
 
-def _acl(path: str) -> bytes | None:
+def _acl(path: str | int) -> bytes | None:
     """Return the access control list of a file, if it has one."""
     try:
-        return os.getxattr(path, _ACL, follow_symlinks=False)
+        return os.getxattr(path, _ACL, follow_symlinks=isinstance(path, int))
     except (OSError, AttributeError):  # macOS has none
         return None
 

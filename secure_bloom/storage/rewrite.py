@@ -7,6 +7,7 @@ end. If a local path is a symbolic link, the target of the link is replaced.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import secrets
@@ -18,6 +19,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import ChangedMeanwhileError, UnsupportedError
 from secure_bloom.storage.copying import copied_by_kernel
 from secure_bloom.storage.files import Output, Source, open_output
+from secure_bloom.storage.inside import check_opened, delete_file
 from secure_bloom.storage.local_files import remove_checksum
 from secure_bloom.storage.table_names import table_of
 
@@ -57,7 +59,19 @@ class Rewrite:
         self._path = self._real(path)
         self._table = None if folder in (None, path) else table_of(self._real(folder))
         self.source = Source(self._path, filesystem)  # records the version it opened
+        self._descriptor = self.source.file.fileno() if self._is_local else None
+        if folder not in (None, path):
+            self._check_inside(table_of(folder))
         self._old = os.fstat(self.source.file.fileno()) if keep_times else None
+
+    def _check_inside(self, table: str) -> None:
+        """Check that what was opened is inside a table: links may have been put there since."""
+        try:
+            if self._descriptor is not None:
+                check_opened(self._filesystem, table, self._path, self._descriptor)
+        except BaseException:
+            self.source.file.close()
+            raise
 
     @property
     def _is_local(self) -> bool:
@@ -69,7 +83,7 @@ class Rewrite:
     @property
     def has_other_names(self) -> bool:
         """Whether the file has other hard links, which keep the old bytes."""
-        return self._is_local and os.stat(self._path).st_nlink > 1
+        return self._descriptor is not None and os.fstat(self._descriptor).st_nlink > 1
 
     def replace_tail(self, start: int, tail: Iterable[bytes]) -> None:
         """Keep the first ``start`` bytes and replace the rest by ``tail``.
@@ -84,19 +98,31 @@ class Rewrite:
         Each part is written before the next one is requested. Raises ChangedMeanwhileError if the
         file has changed since it was opened.
         """
-        self._store(self._path, parts, self._before_renaming, 0o600)  # if the old one disappears
+        self._store(self._path, parts, self._before_renaming, 0o600, self._descriptor)
 
     def write_to(self, path: str, parts: Iterable[Kept | Zeros | bytes | memoryview]) -> None:
         """Write a new file that consists of these parts, with the permissions of the old one.
 
         As :meth:`replace_by`, but the old file stays.
         """
-        mode = os.stat(self._path).st_mode & 0o777 if self._is_local else 0o666
+        mode = 0o666 if self._descriptor is None else os.fstat(self._descriptor).st_mode & 0o777
         self._store(path, parts, self._check_unchanged, mode)
 
+    def delete_beside(self, path: str) -> None:
+        """Delete another file, which belongs to this one, if it exists.
+
+        Raises UnsupportedError if links lead there from the table to a place outside of it.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            if self._table is None:
+                self._filesystem.delete_file(path)
+            else:
+                delete_file(self._filesystem, self._table, path)
+
     def _store(self, path: str, parts: Iterable[Kept | Zeros | bytes | memoryview],
-               check: Callable[[], None], mode: int) -> None:
-        with open_output(path, self._filesystem, mode=mode, follow=False) as output:
+               check: Callable[[], None], mode: int, replaced: int | None = None) -> None:
+        with open_output(path, self._filesystem, mode=mode, follow=False, replaced=replaced) \
+                as output:
             with self.source.one_version():  # also covers what is read to produce the parts
                 for part in parts:
                     self._write(output, part)

@@ -35,9 +35,12 @@ from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.maintain import change
 from secure_bloom.parquet.header import encode_header
 from secure_bloom.reading.open_file import OpenFile
+from secure_bloom.storage import rewrite
 from secure_bloom.storage.claims import claim_folder
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.commit_record import CommitRecord, signature
+from secure_bloom.storage.local_files import Replacement
+from secure_bloom.storage.rewrite import Rewrite
 from secure_bloom.storage.visibility import data_files
 from secure_bloom.verify.measure import ColumnHashes
 from tests.counting import CountingHandler
@@ -405,6 +408,76 @@ def test_files_of_a_folder_behind_links_out_of_it_are_not_changed(tmp_path):
     failed = attach(tmp_path / "data", {"ssn": True}, KMS).failed
     assert len(failed) == 2 and all("out of the table" in text for text in failed.values())
     assert {path: path.read_bytes() for path in real.parent.iterdir()} == before
+
+
+@pytest.mark.parametrize("way", ["a link to a file", "a link to a folder"])
+@pytest.mark.parametrize("change", [
+    lambda folder: attach(folder, {"ssn": True}, KMS),
+    lambda folder: secure_bloom.decrypt(folder, KMS, plaintext=True),
+    lambda folder: rotate_master_keys(folder, KMS, old="footer", new="footer")])
+def test_links_that_come_when_files_are_opened_lead_nowhere(tmp_path, monkeypatch, way, change):
+    for name in ("victim", "data/day=1"):
+        (tmp_path / name).mkdir(parents=True)
+        written(tmp_path / name / "a.parquet")
+    path, victim = tmp_path / "data/day=1/a.parquet", tmp_path / "victim/a.parquet"
+    before, original = victim.read_bytes(), rewrite.Source
+
+    def late(*arguments):
+        place, target = path, victim
+        if way == "a link to a folder":
+            place, target = path.parent, victim.parent
+        os.rename(place, tmp_path / "away")
+        place.symlink_to(target)
+        return original(*arguments)
+
+    monkeypatch.setattr(rewrite, "Source", late)
+    assert change(tmp_path / "data").failed.keys() == {str(path)}
+    assert victim.read_bytes() == before
+
+
+def test_links_that_come_when_files_are_renamed_lead_nowhere(tmp_path, monkeypatch):
+    for name in ("victim", "data/day=1"):
+        (tmp_path / name).mkdir(parents=True)
+        written(tmp_path / name / "a.parquet")
+    place, victim = tmp_path / "data/day=1", tmp_path / "victim"
+    before, check = (victim / "a.parquet").read_bytes(), Rewrite._before_renaming
+    store = Rewrite._store
+
+    def swap():
+        (tmp_path / "link").symlink_to(victim)
+        os.rename(place, tmp_path / "away")
+        os.rename(tmp_path / "link", place)
+
+    def swapped_while_it_is_written(self, *arguments):
+        swap()
+        store(self, *arguments)
+
+    def swapped_back_for_the_check(self):
+        place.unlink()
+        os.rename(tmp_path / "away", place)
+        check(self)
+        swap()
+
+    monkeypatch.setattr(Rewrite, "_store", swapped_while_it_is_written)
+    monkeypatch.setattr(Rewrite, "_before_renaming", swapped_back_for_the_check)
+    [failed] = attach(tmp_path / "data", {"ssn": True}, KMS).failed.values()
+    assert "meantime" in failed
+    assert (victim / "a.parquet").read_bytes() == before and len(os.listdir(victim)) == 1
+
+
+def test_permissions_are_those_of_the_file_that_was_read(tmp_path, monkeypatch):
+    path, finish = written(tmp_path / "a.parquet"), Replacement.finish
+    path.chmod(0o600)
+
+    def in_place_of_another_file(self):
+        os.rename(path, tmp_path / "away")
+        path.touch(0o666)
+        finish(self)
+        os.rename(tmp_path / "away", path)
+
+    monkeypatch.setattr(Replacement, "finish", in_place_of_another_file)
+    assert attach(path, {"ssn": True}, KMS).changed
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_mode_links_and_checksums(tmp_path):

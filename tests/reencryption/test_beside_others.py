@@ -151,12 +151,12 @@ def test_a_file_does_not_come_back_after_it_was_replaced(scene, monkeypatch, act
     """A rewrite that has checked the file, but not yet renamed it, is waited for."""
     folder, replace, done, threads = scene(has_index=False), os.replace, [], []
 
-    def slow_replace(source, target):
+    def slow_replace(source, target, **folders):
         if str(target).endswith("a.parquet") and not threads:
             threads.append(threading.Thread(target=lambda: done.append(_tried(act, folder))))
             threads[0].start()
             threads[0].join(1)
-        replace(source, target)
+        replace(source, target, **folders)
 
     monkeypatch.setattr(os, "replace", slow_replace)
     result = encrypt(folder, KMS, encryption=ENCRYPTION, files_at_once=1)

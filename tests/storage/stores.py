@@ -216,7 +216,8 @@ def local_store(folder, monkeypatch):
             return pa_fs.LocalFileSystem()
         for name in ("fsync", "replace"):
             original = getattr(os, name)
-            (patch or monkeypatch).setattr(os, name, lambda *a, _o=original: faults.call(_o, *a))
+            (patch or monkeypatch).setattr(os, name, lambda *a, _o=original, **k: faults.call(
+                _o, *a, **k))
         return faults.filesystem(pa_fs.LocalFileSystem)()
     return Store(make, str(folder), every=3)
 
