@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import types as T
 
 import secure_bloom
+from secure_bloom.arrow.char_columns import ROW_METADATA
 from secure_bloom.errors import OptionError, UnsupportedError
 from secure_bloom.keys import InMemoryKms, Keyring
 from secure_bloom.parquet.schema import LeafColumn
@@ -17,6 +18,7 @@ from secure_bloom.spark.options.options import Options
 from secure_bloom.spark.options.row_filters import checked, to_json
 from secure_bloom.spark.reading.folder import Folder
 from secure_bloom.spark.reading.reader import SecureParquetReader, find_leaf
+from secure_bloom.spark.schema.types import spark_schema
 from tests.peers import examples as java_examples
 from tests.spark.helpers import PLAINTEXT, failure, people, read, settings, uses_spark, write
 from tests.tiers import sweep_where
@@ -347,6 +349,16 @@ def test_types_of_other_writers(spark, tmp_path):
 def reader(folder, **options) -> SecureParquetReader:
     folder = Folder(Options({"path": str(folder), **options}))
     return SecureParquetReader(folder, folder.schema(), True)
+
+
+def test_what_is_not_a_schema_of_spark_is_ignored():
+    field = '{"name": "id", "type": "%s", "nullable": true, "metadata": %s}'
+    for text in ("{", "[]", "\udcff", "[" * 100_000, "{}", '{"name": "id"}', field % ("x", "{}"),
+                 field % ("string", '["x"]')):
+        for content in (text, '{"type": "struct", "fields": [' + text + "]}"):
+            schema = pa.schema([("id", pa.int32())], {
+                ROW_METADATA: content.encode("utf-8", "surrogateescape")})
+            assert spark_schema(schema).simpleString() == "struct<id:int>"
 
 
 def test_row_groups_of_one_file_go_to_several_tasks(tmp_path):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from inspect import signature
 from typing import Any
@@ -29,6 +29,7 @@ from secure_bloom.arrow.char_columns import ROW_METADATA
 from secure_bloom.arrow.leaves import is_list, with_leaf_types
 from secure_bloom.arrow.views import without_views
 from secure_bloom.errors import UnsupportedError
+from secure_bloom.json_text import decode_json
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.sbbf.arrow_types import plain_type
 
@@ -148,9 +149,11 @@ def spark_schema(schema: pa.Schema, leaves: Iterable[LeafColumn] = ()) -> Struct
 
     Raises UnsupportedError if a column has an Arrow type without a corresponding Spark type.
     """
-    remembered = (schema.metadata or {}).get(ROW_METADATA)
-    if remembered is not None:
-        return StructType.fromJson(json.loads(remembered)).toNullable()
+    remembered = (schema.metadata or {}).get(ROW_METADATA, b"")
+    with suppress(ValueError, TypeError, LookupError, AttributeError, AssertionError):
+        found = StructType.fromJson(decode_json(remembered)).toNullable()
+        if all(isinstance(entries, dict) for entries in field_metadata(found).values()):
+            return found  # what is not a schema of Spark is ignored, as by Spark
     leaves = iter(leaves)
     schema = pa.schema([column.with_type(_for_spark(column.type, leaves)) for column in schema])
     for column in schema:
