@@ -7,6 +7,8 @@ dictionary, nulls and lists: as such a page, in a file in memory, pyarrow reads 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -16,17 +18,18 @@ from secure_bloom.arrow.views import without_views
 from secure_bloom.errors import FormatError, UnsupportedError, error_location
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.page_file import page_file
 from secure_bloom.parquet.page_format import PageFormat
-from secure_bloom.parquet.pages import DictionaryPage, read_dictionary_page
+from secure_bloom.parquet.pages import DictionaryPage, Page, read_dictionary_page
 from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.parquet.tail import MAGIC
-from secure_bloom.parquet.thrift import I32, I64, LIST, STRUCT, Struct
+from secure_bloom.parquet.thrift import I32, STRUCT, Struct
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.arrow_types import plain_type, storage_array
 
 # Field ids of parquet.thrift that this module uses.
 _TYPE, _UNCOMPRESSED_SIZE, _COMPRESSED_SIZE, _DATA_HEADER = 1, 2, 3, 5  # PageHeader
-_CODEC = 4  # ColumnMetaData
+_REPETITION, _NAME = 3, 4  # SchemaElement
+_REQUIRED = 0  # FieldRepetitionType
 _DATA_PAGE = 0  # PageType
 _PLAIN, _RLE = 0, 3  # Encoding
 
@@ -57,7 +60,7 @@ def dictionary_values(file: OpenFile, chunk: ColumnChunk) -> list[pa.Array] | No
         _check_sizes(page, chunk)
         if not page.num_values:
             return []
-        content = _as_file(page, chunk, file.footer.schema_file())
+        content = _as_file(page, chunk, file.footer.elements_to(chunk.column))
         units = ("ns", "us") if chunk.column.type.physical_type == "INT96" else ("ns",)
         with pyarrow_errors(file.name, file.keys):
             try:
@@ -110,47 +113,22 @@ def _check_sizes(page: DictionaryPage, chunk: ColumnChunk) -> None:
                           f"{page.uncompressed_size:,} bytes, but {len(page.body):,} are stored")
 
 
-def _as_file(page: DictionaryPage, chunk: ColumnChunk, schema_file: bytes) -> bytes:
+def _as_file(page: DictionaryPage, chunk: ColumnChunk, elements: Sequence[bytes]) -> bytes:
     """Return a plaintext file with one column of the same type, whose only page has the values."""
-    header = thrift.encode(_struct(
-        (_TYPE, I32, _DATA_PAGE), (_UNCOMPRESSED_SIZE, I32, page.uncompressed_size),
-        (_COMPRESSED_SIZE, I32, len(page.body)),
-        (_DATA_HEADER, STRUCT, _struct((1, I32, page.num_values), (2, I32, _PLAIN),
-                                       (3, I32, _RLE), (4, I32, _RLE)))))
-    size = len(header) + len(page.body)
-    physical_type = chunk.column.type.number
-    metadata = _struct((1, I32, physical_type), (5, I64, page.num_values),
-                       (6, I64, len(header) + page.uncompressed_size), (7, I64, size),
-                       (9, I64, len(MAGIC)))
-    metadata.set(2, LIST, b"\x15" + thrift.encode_int(_PLAIN))  # one i32
-    metadata.set(3, LIST, b"\x18\x01v")  # one string
-    metadata.set_int(_CODEC, I32, chunk.metadata().get_int(_CODEC) or 0)
-    group = _struct((2, I64, size), (3, I64, page.num_values))
-    group.set(1, LIST, [_struct((2, I64, len(MAGIC)), (3, STRUCT, metadata))])
-    root = _struct((5, I32, 1))
-    root.set_binary(4, b"root")
-    footer = _struct((1, I32, 2), (3, I64, page.num_values))
-    footer.set(2, LIST, [root, _element(chunk, schema_file)])
-    footer.set(4, LIST, [group])
-    content = thrift.encode(footer)
-    return MAGIC + header + page.body + content + len(content).to_bytes(4, "little") + MAGIC
+    details = _struct((1, page.num_values), (2, _PLAIN), (3, _RLE), (4, _RLE))
+    header = _struct((_TYPE, _DATA_PAGE), (_UNCOMPRESSED_SIZE, page.uncompressed_size),
+                     (_COMPRESSED_SIZE, len(page.body)))
+    header.set(_DATA_HEADER, STRUCT, details)
+    root, *_, leaf = elements
+    element, _ = thrift.decode(leaf, {})
+    element.set_int(_REPETITION, I32, _REQUIRED)
+    element.set_binary(_NAME, b"v")  # which is valid UTF-8
+    return page_file([root, thrift.encode(element)], chunk, None,
+                     [Page(header, details, page.body)], page.num_values)
 
 
-def _element(chunk: ColumnChunk, schema_file: bytes) -> Struct:
-    """Return the SchemaElement of the column: required, and with another name."""
-    schema, _ = thrift.decode(schema_file[len(MAGIC):-8], {})
-    leaves = (one for one in list(thrift.each(schema, 2, {}))[1:] if not one.get_int(5))
-    element = next(one for number, one in enumerate(leaves) if number == chunk.column.ordinal)
-    element.set_int(3, I32, 0)
-    element.set_binary(4, b"v")
-    return element
-
-
-def _struct(*fields: tuple[int, int, object]) -> Struct:
+def _struct(*fields: tuple[int, int]) -> Struct:
     struct = Struct()
-    for field_id, type_, value in fields:
-        if isinstance(value, int):
-            struct.set_int(field_id, type_, value)
-        else:
-            struct.set(field_id, type_, value)
+    for field_id, value in fields:
+        struct.set_int(field_id, I32, value)
     return struct

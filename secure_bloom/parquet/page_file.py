@@ -21,7 +21,7 @@ _PAGE_VALUES = 1  # DataPageHeader, DataPageHeaderV2
 
 
 def page_file(schema: Sequence[bytes], chunk: ColumnChunk, dictionary: Page | None,
-              pages: Iterable[Page], num_rows: int, arrow_schema: bytes) -> bytes:
+              pages: Iterable[Page], num_rows: int, arrow_schema: bytes | None = None) -> bytes:
     """Return the bytes of the file.
 
     Parameters
@@ -35,7 +35,7 @@ def page_file(schema: Sequence[bytes], chunk: ColumnChunk, dictionary: Page | No
         Data pages, one behind the other.
     num_rows : int
         In these pages.
-    arrow_schema : bytes
+    arrow_schema : bytes, optional
         The Arrow schema of the one column, as it stands in the key-value metadata of files.
     """
     parts, num_values = [MAGIC], 0
@@ -58,18 +58,19 @@ def page_file(schema: Sequence[bytes], chunk: ColumnChunk, dictionary: Page | No
 
 
 def _file_meta(schema: Sequence[bytes], meta: Struct, size: int, num_rows: int,
-               arrow_schema: bytes) -> Struct:
+               arrow_schema: bytes | None) -> Struct:
     chunk, group, file, note = Struct(), Struct(), Struct(), Struct()
     chunk.set_int(_FILE_OFFSET, thrift.I64, len(MAGIC))
     chunk.set(_META_DATA, thrift.STRUCT, meta)
     group.set(_COLUMNS, thrift.LIST, [chunk])
     group.set_int(_TOTAL_SIZE, thrift.I64, size)
     group.set_int(_GROUP_ROWS, thrift.I64, num_rows)
-    note.set_binary(_KEY, b"ARROW:schema")
-    note.set_binary(_VALUE, arrow_schema)
     file.set_int(_VERSION, thrift.I32, 2)
     file.set(_SCHEMA, thrift.LIST, list(schema))
     file.set_int(_NUM_ROWS, thrift.I64, num_rows)
     file.set(_ROW_GROUPS, thrift.LIST, [group])
-    file.set(_KEY_VALUES, thrift.LIST, [note])
+    if arrow_schema is not None:
+        note.set_binary(_KEY, b"ARROW:schema")
+        note.set_binary(_VALUE, arrow_schema)
+        file.set(_KEY_VALUES, thrift.LIST, [note])
     return file

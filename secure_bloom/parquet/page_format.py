@@ -11,7 +11,7 @@ from secure_bloom.parquet.thrift.protocol import read_list_header, read_varint
 
 # Field ids of parquet.thrift that this module uses.
 _ENCODINGS, _CODEC, _DICTIONARY_PAGE, _STATISTICS, _ENCODING_STATS = 2, 4, 11, 12, 13
-_DICTIONARY, _DATA_PAGE_V2 = 2, 3  # PageType
+_DATA_PAGE_V2 = 3  # PageType
 _DICTIONARY_ENCODINGS = {2, 8}  # Encoding: PLAIN_DICTIONARY, RLE_DICTIONARY
 
 
@@ -27,8 +27,6 @@ class PageFormat:
         The Encodings of parquet.thrift that values and levels have.
     has_dictionary : bool
         Whether there is a dictionary page.
-    is_all_dictionary : bool
-        Whether all values are in it, and data pages refer to them.
     has_pages_v2 : bool
         Whether data pages are of version 2.
     has_statistics : bool
@@ -38,7 +36,6 @@ class PageFormat:
     codec: int
     encodings: frozenset[int]
     has_dictionary: bool
-    is_all_dictionary: bool
     has_pages_v2: bool
     has_statistics: bool
 
@@ -47,14 +44,10 @@ class PageFormat:
         """Return the format of a column chunk; errors as for :meth:`.ColumnChunk.metadata`."""
         meta = chunk.metadata()
         encodings = frozenset(_numbers(meta.get(_ENCODINGS)))
-        pages = {(stats.get_int(1), stats.get_int(2))
-                 for stats in thrift.each(meta, _ENCODING_STATS, {})}
-        of_data = {encoding for kind, encoding in pages if kind != _DICTIONARY}
+        kinds = {stats.get_int(1) for stats in thrift.each(meta, _ENCODING_STATS, {})}
         return cls(meta.get_int(_CODEC) or 0, encodings,
                    bool(meta.get_int(_DICTIONARY_PAGE) or encodings & _DICTIONARY_ENCODINGS),
-                   bool(of_data) and of_data <= _DICTIONARY_ENCODINGS,
-                   any(kind == _DATA_PAGE_V2 for kind, _ in pages),
-                   meta.get(_STATISTICS) is not None)
+                   _DATA_PAGE_V2 in kinds, meta.get(_STATISTICS) is not None)
 
 
 def _numbers(raw: object) -> list[int]:

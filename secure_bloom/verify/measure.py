@@ -18,7 +18,6 @@ from secure_bloom.arrow.leaves import leaf_arrays
 from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.keys.retrieval import Keys, open_keys
-from secure_bloom.parquet.page_format import PageFormat
 from secure_bloom.parquet.row_ranges import Piece, pieces
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.reading.open_file import OpenFile
@@ -107,7 +106,7 @@ class ColumnHashes:
             try:
                 for batch in self._in_pyarrow(
                         int96_unit, not column.type.is_opaque,
-                        self._is_all_dictionary(row_group, column)).reader.iter_batches(
+                        self._has_dictionary(row_group, column)).reader.iter_batches(
                         _BATCH_ROWS, row_groups=[row_group], column_indices=[column.ordinal],
                         use_threads=False):
                     yield with_known_codes(batch).column(0)
@@ -118,12 +117,10 @@ class ColumnHashes:
             except UnicodeDecodeError as error:  # in a column name
                 raise FormatError("pyarrow cannot read the schema") from error
 
-    def _is_all_dictionary(self, row_group: int, column: LeafColumn) -> bool:
+    def _has_dictionary(self, row_group: int, column: LeafColumn) -> bool:
         """Whether pyarrow can leave the values of a column chunk in its dictionary."""
-        if column.type.physical_type != "BYTE_ARRAY" or len(column.parts) > 1:
-            return False
-        chunk = self._file.footer.row_groups[row_group][column.ordinal]
-        return PageFormat.of(chunk).is_all_dictionary
+        return column.type.physical_type == "BYTE_ARRAY" and len(column.parts) == 1 \
+            and self._file.footer.row_groups[row_group][column.ordinal].is_dictionary_encoded
 
     def _in_pyarrow(self, int96_unit: str, with_annotations: bool, with_dictionaries: bool) \
             -> pq.ParquetFile:

@@ -283,10 +283,9 @@ def test_the_format_of_pages_is_known(kind, is_version_2):
         meta.set(ENCODING_STATS, LIST, b"\x1c" + thrift.encode(stats))
     found = PageFormat.of(chunk)
     assert (found.codec, found.has_dictionary, found.has_pages_v2) == (0, False, is_version_2)
-    assert not found.has_statistics and not found.is_all_dictionary and found.encodings
+    assert not found.has_statistics and found.encodings
     found = PageFormat.of(chunk_of(compression="zstd")[0])
     assert (found.codec, found.has_dictionary, found.has_statistics) == (6, True, True)
-    assert found.is_all_dictionary
 
 
 def test_encodings_that_are_malformed_are_refused():
