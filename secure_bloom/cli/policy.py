@@ -13,6 +13,7 @@ from secure_bloom.cli.shared import (
     UNREADABLE,
     UNUSED_RULES,
     Command,
+    FileOrUri,
     jobs_option,
     json_option,
     kms_options,
@@ -38,7 +39,7 @@ def _at_option(command: Command) -> Command:
 
 
 _policy_argument = click.argument("policy_file", metavar="POLICY",
-                                  type=click.Path(exists=True, dir_okay=False))
+                                  type=FileOrUri(exists=True, dir_okay=False))
 
 
 @policy.command(short_help="Say whether files or a schema meet a policy.")

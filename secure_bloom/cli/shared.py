@@ -190,7 +190,9 @@ def requirement_option(command: Command) -> Command:
              '(these columns), or "pii: ssn, name; key2: c" (under these master keys).')(command)
 
 
-class _FileOrUri(click.Path):
+class FileOrUri(click.Path):
+    """The path of a file, or its URI. In the environment, it may begin with ``~``."""
+
     def convert(self, value: Any, param: click.Parameter | None,
                 ctx: click.Context | None) -> Any:
         from secure_bloom.storage.locations import is_uri
@@ -206,7 +208,7 @@ def policy_option(what: str, *, has_default: bool = True) -> Callable[[Command],
     With ``has_default``, the environment may name the policy.
     """
     default = " Default: SECURE_BLOOM_POLICY." if has_default else ""
-    return click.option("--policy", type=_FileOrUri(exists=True, dir_okay=False), metavar="FILE",
+    return click.option("--policy", type=FileOrUri(exists=True, dir_okay=False), metavar="FILE",
                         envvar="SECURE_BLOOM_POLICY" if has_default else None,
                         help=f"Policy (TOML), or its URI. {what}{default}")
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from secure_bloom.display import without_credentials
 from secure_bloom.errors import PolicyError, SecureBloomError
 from secure_bloom.policy.policy import NO_POLICY, Policy, as_policy
 from secure_bloom.policy.requirement import RequireEncryption, Requirement, encryption_requirement
@@ -40,7 +39,7 @@ def environment_policy() -> Policy | None:
     except (SecureBloomError, OSError, ValueError) as error:
         reason = getattr(error, "message", None) or getattr(error, "strerror", None) or error
         raise PolicyError(f"the policy cannot be read: {reason} ({POLICY}); correct the variable, "
-                          "or unset it", file=without_credentials(path)) from error
+                          "or unset it", file=path) from error
 
 
 def given_or_of_environment(policy: Policy | FilePath | None) -> Policy | None:

@@ -119,6 +119,7 @@ def test_check_says_which_file_breaks_which_rule(run):
         "footer", uniform_encryption=True), keys=keyring())
     out = run("policy", "check", "policy.toml", "data", code=1)
     assert "3 files: 1 meet the policy, 2 do not, 0 not fully checked" in out
+    assert run("policy", "check", Path("policy.toml").absolute().as_uri(), "data", code=1) == out
     assert "a.parquet: column ssn: the column is sensitive and its data is not encrypted" in out
     assert "'ssn' in columns" in out and "c.parquet: column ssn" in out and "b.parquet" not in out
     result = json.loads(run("policy", "check", "policy.toml", "data", "--json", code=1))
