@@ -24,6 +24,7 @@ from secure_bloom.reading.row_groups import prune
 from tests.index.helpers import age
 from tests.modes import Mode
 from tests.reading.ways import by_pages, with_ranges
+from tests.soak import partitions
 from tests.soak.check import Case, Check
 from tests.soak.generators import (
     KMS_MODES,
@@ -40,6 +41,7 @@ _SMALL, _LARGE = 50_000, 2_000_000  # rows of the largest small table, and of a 
 _SAMPLE, _LARGE_SAMPLE = 200, 50_000  # values that are looked up in a table
 _PRUNED, _LARGE_PRUNED = 50_000, 2000  # values that are looked up in a file, one at a time
 _LARGE_SHARE = 0.4  # of the cases
+_IN_PARTITIONS, _CONDITIONS = 200, 30  # rows of a table in partitions, and its conditions
 
 
 def _try(case: Case) -> None:
@@ -221,6 +223,21 @@ def _index_after_erasing(case: Case, table: pa.Table, mode: Mode, folder: Path, 
     return len(values)
 
 
+def _in_partitions(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> int:
+    """With a schema, by which partitions that a condition rules out are not listed."""
+    values = _sample(case, table, name)
+    if not values or pa.types.is_nested(table[name].type) or case.random.random() < 0.5:
+        return 0
+    copy = case.folder / f"partitions {name}"
+    rows = partitions.write(case.random, plain(table[name].slice(0, _IN_PARTITIONS)), copy)
+    assert secure_bloom.read_table(copy, schema=rows.schema).num_rows == rows.num_rows
+    for _ in range(_CONDITIONS):
+        condition = partitions.condition(case.random, rows.schema, values)
+        found = secure_bloom.read_table(copy, schema=rows.schema, filters=condition)
+        assert sorted(found["n"].to_pylist()) == partitions.rows_of(condition, rows)
+    return _CONDITIONS
+
+
 def _build_index(case: Case, folder: Path, mode: Mode, name: str) -> None:
     age(folder)  # the index is not used for files that are too young
     encryption = "column" if _is_encrypted(folder, mode, name) else None
@@ -255,7 +272,7 @@ def _plain(table: pa.Table, name: str) -> pa.DataType:
 
 _ASKERS = {"filters": _filters, "prune": _prune, "read_table": _read, "dataset": _dataset,
             "duckdb": _duckdb, "find": _find, "index": _index,
-            "index after erasing": _index_after_erasing}
+            "index after erasing": _index_after_erasing, "partitions": _in_partitions}
 
 CHECK = Check("false_negatives", "a value that is there is never reported absent",
               "values", 10**9, _try)
