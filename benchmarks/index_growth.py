@@ -17,6 +17,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from benchmarks.compare import median_time
@@ -24,11 +25,14 @@ from benchmarks.memory import memory
 from benchmarks.people import keyring
 from benchmarks.section import Plan, Section
 from benchmarks.simulated_table import COLUMN, SimulatedStore, SimulatedTable, known_values
+from secure_bloom.arrow.row_filter import RowFilter
+from secure_bloom.datasets.partitions import PossiblePartitions
 from secure_bloom.index import Index
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.inspection import inspect_index
 from secure_bloom.keys import Keyring
 from secure_bloom.keys.cache import cached
+from secure_bloom.pruning.predicates import condition_of
 
 MOST, STEPS, PAIRS = 1_000_000, 5, 100  # files, sizes, pairs for each file
 DAYS = 100
@@ -148,16 +152,26 @@ def _taken(task: Any) -> tuple[float, int]:
 
 
 def _listings(plan: Plan, files: int, ring: Keyring) -> dict[str, float]:
-    """List partitions of a store whose requests take as long as those of other benchmarks."""
+    """List a store whose requests take as long as those of other benchmarks.
+
+    All its partitions, and those that a filter leaves.
+    """
     from benchmarks.slow_store import REQUEST
     from secure_bloom.storage.visibility import visible_files
     folder = plan.folder / "partitions"
     table = SimulatedTable.make(folder, files, len(known_values()), ring,
                                 days=min(DAYS, files // 10))
     store = SimulatedStore(table, REQUEST if plan.scale >= 1 else 0.0)
-    start = time.perf_counter()
-    assert len(visible_files(pa_fs.PyFileSystem(store), str(folder))) == files
-    return {"partitions": time.perf_counter() - start, "partition requests": store.requests}
+    filesystem, found = pa_fs.PyFileSystem(store), {}
+    schema = pa.schema([("day", pa.string()), (COLUMN, pa.string())])
+    one = RowFilter(condition_of([("day", "==", "0007"), (COLUMN, "==", "0")]), schema)
+    for name, choice, expected in (("partitions", None, files),
+                                   ("one partition", PossiblePartitions(one, schema),
+                                    len(range(7, files, table.days)))):
+        store.requests, start = 0, time.perf_counter()
+        assert len(visible_files(filesystem, str(folder), partitions=choice)) == expected
+        found |= {name: time.perf_counter() - start, f"requests of {name}": store.requests}
+    return found
 
 
 # --- text and chart ------------------------------------------------------------------------------
@@ -194,7 +208,10 @@ def _text(found: dict[int, dict[str, float]]) -> str:
     lines = [f"memory grows by {max(one['growth'] for one in found.values()) / 1e6:.1f} MB at most "
              f"in {len(THREADS)} times {LOOKUPS:,} lookups",
              f"listing {size:,} files in partitions of a store: {largest['partitions']:.1f} s, "
-             f"{largest['partition requests']:,} requests"]
+             f"{largest['requests of partitions']:,} requests",
+             f"listing only one of these {DAYS} partitions, for a filter and a schema: "
+             f"{largest['one partition']:.2f} s, "
+             f"{largest['requests of one partition']:,} requests"]
     return "\n".join(f"- {line}." for line in lines)
 
 
