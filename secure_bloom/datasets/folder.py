@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -19,7 +19,6 @@ from secure_bloom.datasets.scanner import Scanner
 from secure_bloom.datasets.schemas import common_schema
 from secure_bloom.datasets.selection import Selection, select_files
 from secure_bloom.datasets.sources import Files, FilesRequest
-from secure_bloom.errors import error_location
 from secure_bloom.keys.retrieval import OpenKeys
 from secure_bloom.policy.requirement import Requirement
 from secure_bloom.pruning.expressions import columns_of, file_pruning
@@ -34,89 +33,85 @@ if TYPE_CHECKING:
 _OPEN_FILES = 64  # that stay open from the first look until their rows are read
 
 
-class FindFiles(Protocol):
-    """Finds files, as :func:`.find_files` does for a source that it knows."""
+class FilesReader:
+    """Reads the rows of some files for which a condition holds, as one table.
 
-    def __call__(self, *, request: FilesRequest) -> Files: ...
-
-
-def read_files(find: FindFiles, name: str | None, keys: OpenKeys, columns: list[str] | None,
-               condition: Condition | None, schema: pa.Schema | None,
-               requirement: Requirement | None, on_missing_key: OnMissingKey,
-               index: IndexUse) -> pa.Table:
-    """Read the rows of some files for which a condition holds; see :func:`.read_table`.
-
-    ``name`` is that of a folder or pattern, for messages.
+    The parameters are those of :func:`.read_table`, after their values were checked.
     """
-    read = partial(_read, find, keys, columns, condition, schema, requirement, on_missing_key,
-                   "off" if condition is None else index)
-    with error_location(file=name):
-        return until_unchanged(read, OutdatedError)
 
+    def __init__(self, keys: OpenKeys, columns: list[str] | None, condition: Condition | None,
+                 schema: pa.Schema | None, requirement: Requirement | None,
+                 on_missing_key: OnMissingKey, index: IndexUse):
+        self._keys, self._columns, self._condition, self._given = keys, columns, condition, schema
+        self._requirement, self._on_missing_key = requirement, on_missing_key
+        self._row_filter = None if condition is None or schema is None \
+            else RowFilter(condition, schema)
+        # A requirement holds for all files.
+        self._possible = None if self._row_filter is None or schema is None \
+            or requirement is not None else PossiblePartitions(self._row_filter, schema)
+        self._index: IndexUse = "off" if condition is None else index
 
-def _read(find: FindFiles, keys: OpenKeys, columns: list[str] | None, condition: Condition | None,
-          given: pa.Schema | None, requirement: Requirement | None, on_missing_key: OnMissingKey,
-          index: IndexUse) -> pa.Table:
-    row_filter = None if condition is None or given is None else RowFilter(condition, given)
-    # A requirement holds for all files.
-    possible = None if row_filter is None or given is None or requirement is not None \
-        else PossiblePartitions(row_filter, given)
-    narrow = None if condition is None else partial(_narrowed, condition, given, possible)
-    found = find(request=FilesRequest(keys, index, requirement is not None, narrow, given,
-                                      possible))
-    schema, selection = given, None
-    schemas = None if requirement is not None or found.known is None \
-        else found.known.schemas(found.paths)
-    if found.narrowed is not None:
-        if schema is None:
-            schema = common_schema([found.name], [found.narrowed.schema], found.partition_schema)
-        selection = Selection(found.listed, found.narrowed.rows)
-    elif schemas is not None:
-        # Nothing is prepared for files that are not read: of thousands, that would take longer.
-        if schema is None:
-            schema = common_schema(found.paths, schemas, found.partition_schema)
-        assert condition is not None  # without one, no index is used
-        found, selection = select_files(found, schemas, RowFilter(condition, schema))
-    with ExitStack() as stack:
-        # A requirement opens all files, but those that an index covers need not be pruned.
-        look = None if requirement is not None and found.listed is not None \
-            else _first_look(condition, row_filter, found.partition_schema, stack)
-        files, view = open_files(found, found.keys or keys, requirement, schema=schema,
-                                 indexes=found.listed, on_missing_key=on_missing_key, look=look)
-        files = [file for file in files if file.row_groups != []]
-        view = view._replace(selection=selection)
-        return Scanner(view, files, columns, condition, {}).to_table()
+    def read(self, find: Callable[..., Files]) -> pa.Table:
+        """Read the rows of the files that a function finds, as :func:`.find_files` does."""
+        return until_unchanged(partial(self._read, find), OutdatedError)
 
+    def _read(self, find: Callable[..., Files]) -> pa.Table:
+        narrow = None if self._condition is None else self._narrowed
+        found = find(request=FilesRequest(self._keys, self._index, self._requirement is not None,
+                                          narrow, self._given, self._possible))
+        schema, selection = self._given, None
+        schemas = None if self._requirement is not None or found.known is None \
+            else found.known.schemas(found.paths)
+        if found.narrowed is not None:
+            if schema is None:
+                schema = common_schema([found.name], [found.narrowed.schema],
+                                       found.partition_schema)
+            selection = Selection(found.listed, found.narrowed.rows)
+        elif schemas is not None:
+            # Nothing is prepared for files that are not read: for thousands, it would take longer.
+            if schema is None:
+                schema = common_schema(found.paths, schemas, found.partition_schema)
+            assert self._condition is not None  # without one, no index is used
+            found, selection = select_files(found, schemas, RowFilter(self._condition, schema))
+        with ExitStack() as stack:
+            # A requirement opens all files, but those that an index covers need not be pruned.
+            look = None if self._requirement is not None and found.listed is not None \
+                else self._first_look(found.partition_schema, stack)
+            files, view = open_files(found, found.keys or self._keys, self._requirement,
+                                     schema=schema, indexes=found.listed,
+                                     on_missing_key=self._on_missing_key, look=look)
+            files = [file for file in files if file.row_groups != []]
+            view = view._replace(selection=selection)
+            return Scanner(view, files, self._columns, self._condition, {}).to_table()
 
-def _narrowed(condition: Condition, given: pa.Schema | None, possible: PossiblePartitions | None,
-              found: FolderIndexes | ListedIndexes) -> Files | None:
-    from secure_bloom.datasets.narrowing import compared, narrowed  # with an index only
-    return narrowed(compared(condition), lambda schema: condition, found, given, possible)
+    def _narrowed(self, found: FolderIndexes | ListedIndexes) -> Files | None:
+        from secure_bloom.datasets.narrowing import compared, narrowed  # with an index only
+        return narrowed(compared(self._condition), lambda schema: self._condition, found,
+                        self._given, self._possible)
 
+    def _first_look(self, partition_schema: pa.Schema,
+                    stack: ExitStack) -> Callable[[OpenedFile], bool]:
+        """Return a function that prunes an open file, and says whether it should stay open.
 
-def _first_look(condition: Condition | None, row_filter: RowFilter | None,
-                partition_schema: pa.Schema, stack: ExitStack) -> Callable[[OpenedFile], bool]:
-    """Return a function that prunes an open file, and says whether it should stay open.
+        So the rows of a file need no further request to open it. The stack closes it: after an
+        error, nothing else refers to the files that other threads have opened ahead.
+        """
+        pruning = file_pruning(self._condition, partition_schema) if self._row_filter is None \
+            else self._row_filter.alternatives_for  # the files may have any types
+        places = count()
 
-    So the rows of a file need no further request to open it. The stack closes it: after an error,
-    nothing else refers to the files that other threads have opened ahead.
-    """
-    pruning = file_pruning(condition, partition_schema) if row_filter is None \
-        else row_filter.alternatives_for  # the files may have any types
-    places = count()
+        def look(opened: OpenedFile) -> bool:
+            file = opened.dataset_file
+            found = row_groups_for(opened.file, pruning(file.schema), file.partition_values,
+                                   _filtered(self._condition, opened.file))
+            file.row_groups = [] if found == [] else None  # perhaps of another version than before
+            stays = found != [] and next(places) < _OPEN_FILES
+            if stays:
+                opened.row_groups, opened.is_pruned = found, True
+                stack.callback(opened.source.close)
+            return stays
 
-    def look(opened: OpenedFile) -> bool:
-        file = opened.dataset_file
-        found = row_groups_for(opened.file, pruning(file.schema), file.partition_values,
-                               _filtered(condition, opened.file))
-        file.row_groups = [] if found == [] else None  # perhaps of another version than before
-        stays = found != [] and next(places) < _OPEN_FILES
-        if stays:
-            opened.row_groups, opened.is_pruned = found, True
-            stack.callback(opened.source.close)
-        return stays
-
-    return look
+        return look
 
 
 def _filtered(condition: Condition | None, file: OpenFile) -> Collection[str]:

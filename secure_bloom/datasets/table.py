@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeGuard, cast
 
@@ -12,6 +12,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.arrow import masking
 from secure_bloom.arrow.masking import OnMissingKey
 from secure_bloom.datasets.index_use import index_use
+from secure_bloom.errors import error_location
 from secure_bloom.keys.retrieval import Keys, open_keys
 from secure_bloom.policy.environment import reading_requirement
 from secure_bloom.policy.policy import Policy
@@ -24,8 +25,7 @@ from secure_bloom.storage.locations import is_pattern
 from secure_bloom.storage.versions import until_unchanged
 
 if TYPE_CHECKING:
-    from secure_bloom.datasets.folder import FindFiles
-    from secure_bloom.datasets.sources import DatasetSource, TableOfFiles
+    from secure_bloom.datasets.sources import DatasetSource, Files, TableOfFiles
     from secure_bloom.index.planning import IndexUse
 
 
@@ -102,10 +102,11 @@ def read_table(source: FileSource | DatasetSource, keys: Keys = None, *,
     if filters is not None:
         filters = condition_of(filters)  # once, although reading may be tried again
 
-    def read_many(find: FindFiles, name: str | None) -> pa.Table:
-        from secure_bloom.datasets.folder import read_files  # imports what one file does not need
-        return read_files(find, name, keys, columns, filters, schema, requirement, on_missing_key,
-                          index)
+    def read_many(find: Callable[..., Files], name: str | None) -> pa.Table:
+        from secure_bloom.datasets.folder import FilesReader  # imports what one file does not need
+        with error_location(file=name):
+            return FilesReader(keys, columns, filters, schema, requirement, on_missing_key,
+                               index).read(find)
 
     if _is_of_many(source) or (schema is not None and is_path(source)):
         return read_many(_finder(source, filesystem, all_files), None)
@@ -134,7 +135,7 @@ def read_table(source: FileSource | DatasetSource, keys: Keys = None, *,
 
 
 def _finder(source: DatasetSource, filesystem: pa_fs.FileSystem | None,
-            all_files: bool) -> FindFiles:
+            all_files: bool) -> Callable[..., Files]:
     from secure_bloom.datasets.sources import find_files
     return partial(find_files, source, filesystem, all_files=all_files)
 
