@@ -10,22 +10,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import pyarrow.fs as pa_fs
 
 from secure_bloom.storage.local_listing import LocalFile
 from secure_bloom.storage.versions import FileVersion, wait_for_the_clock, without_subtree
-
-
-class Listed(Protocol):
-    """A file as it is listed: a ``pyarrow.fs.FileInfo``, or another record of it."""
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def mtime_ns(self) -> int | None: ...
 
 
 class Stamp(NamedTuple):
@@ -39,8 +29,9 @@ class Stamp(NamedTuple):
     tag: str = ""
 
     @classmethod
-    def of(cls, listed: Listed) -> Stamp:
-        """Return the stamp of a listed file, with its tag if the record has one."""
+    def of(cls, listed: Any) -> Stamp:
+        """Return the stamp of a ``pyarrow.fs.FileInfo``, or another record, which may have a tag.
+        """
         time = listed.mtime_ns
         return cls(listed.size, -1 if time is None else time, getattr(listed, "tag", ""))
 
