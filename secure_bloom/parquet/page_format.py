@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from secure_bloom.errors import FormatError
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk
-from secure_bloom.parquet.thrift.protocol import read_list_header, read_varint
 
 # Field ids of parquet.thrift that this module uses.
 _ENCODINGS, _CODEC, _DICTIONARY_PAGE, _STATISTICS, _ENCODING_STATS = 2, 4, 11, 12, 13
@@ -43,23 +41,10 @@ class PageFormat:
     def of(cls, chunk: ColumnChunk) -> PageFormat:
         """Return the format of a column chunk; errors as for :meth:`.ColumnChunk.metadata`."""
         meta = chunk.metadata()
-        encodings = frozenset(_numbers(meta.get(_ENCODINGS)))
+        raw = meta.get(_ENCODINGS)
+        encodings = frozenset(thrift.decode_integers(raw).tolist() if isinstance(raw, bytes)
+                              else ())
         kinds = {stats.get_int(1) for stats in thrift.each(meta, _ENCODING_STATS, {})}
         return cls(meta.get_int(_CODEC) or 0, encodings,
                    bool(meta.get_int(_DICTIONARY_PAGE) or encodings & _DICTIONARY_ENCODINGS),
                    _DATA_PAGE_V2 in kinds, meta.get(_STATISTICS) is not None)
-
-
-def _numbers(raw: object) -> list[int]:
-    """Return the integers of a list that is not decoded."""
-    if not isinstance(raw, bytes):
-        return []
-    size, _, position = read_list_header(raw, 0)
-    numbers = []
-    for _ in range(min(size, len(raw))):
-        try:
-            number, position = read_varint(raw, position)
-        except IndexError:
-            raise FormatError("a Thrift list is truncated") from None
-        numbers.append((number >> 1) ^ -(number & 1))
-    return numbers
