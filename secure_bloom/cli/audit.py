@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 import click
@@ -65,7 +64,7 @@ def audit(ctx: click.Context, path: str, policy: str | None, kms: KmsClient | No
     from secure_bloom.cli.report import render_audit
     reports = Reports(sign, path, sarif, report, html)
     rules, digest = read_policy(policy)
-    with progress(f"auditing {Path(path).name}") as advance:
+    with progress("auditing", path) as advance:
         result = audit(path, kms, policy=rules, scan=scan, files_at_once=jobs,
                        guesses=() if guesses is None else lines_of(guesses), advance=advance)
     described = origin(ctx, digest)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -170,7 +169,7 @@ def _run(ctx: click.Context, path: str, operation: Callable[..., ReencryptResult
                          lambda fraction: advance(share + (1 - share) * fraction))
         return Done(result, audit=audit)
 
-    change_files(ctx, f"{ctx.info_name}ing {Path(path).name}", run, show_done)
+    change_files(ctx, f"{ctx.info_name}ing", path, run, show_done)
 
 
 def _audited(path: str, kms: KmsClient | None, rules: str | None, jobs: int | None,

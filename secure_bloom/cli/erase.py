@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 import click
@@ -78,7 +77,7 @@ def erase(ctx: click.Context, path: str, column: str, given: tuple[str, ...], fi
     if hash_key is not None:
         check_private(hash_key, "with this key test values against reports", "--hash-key")
     key = None if hash_key is None else hash_key.read()
-    with progress(f"erasing from {Path(path).name}") as advance:
+    with progress("erasing from", path) as advance:
         result = erase(path, column, values, kms, policy=rules, dry_run=dry_run,
                        max_share=1 if yes else MAX_SHARE, hash_key=key, index=index,
                        files_at_once=jobs, advance=advance)

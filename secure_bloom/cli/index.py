@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -91,7 +90,7 @@ def update(ctx: click.Context, path: str, policy: str | None, kms: KmsClient | N
 def _update(ctx: click.Context, path: str, as_json: bool,
             operation: Callable[[Callable[[float], None]], UpdateResult]) -> None:
     from secure_bloom.cli.index_report import render_update
-    with progress(f"indexing {Path(path).name}") as advance:
+    with progress("indexing", path) as advance:
         result = operation(advance)
     show(as_json, {"path": path, **result.to_dict()}, lambda: render_update(result))
     ctx.exit(0 if result.ok else UNREADABLE)
@@ -159,7 +158,7 @@ def verify(ctx: click.Context, path: str, sample: int, every: bool, integrity: b
     """
     from secure_bloom.cli.index_report import render_verification
     from secure_bloom.index import Index
-    with progress(f"verifying {Path(path).name}") as advance:
+    with progress("verifying", path) as advance:
         result = Index.open(path, kms).verify(None if every else sample, integrity=integrity,
                                               advance=advance)
     show(as_json, {"path": path, **result.to_dict()}, lambda: render_verification(result))

@@ -92,7 +92,7 @@ def keys_rotate(ctx: click.Context, path: str, old: str, new: str, kms: KmsClien
             render_rotated_indexes(result.indexes, result.not_updated)]
         return "\n".join([render_rotation(result, old), *of_indexes])
 
-    change_files(ctx, "rotating", lambda advance: rotate(
+    change_files(ctx, "rotating keys of", path, lambda advance: rotate(
         path, kms, old=old, new=new, dry_run=dry_run, advance=advance), lambda result: show(
             as_json, {"path": path, "from": old, "to": new, **result.to_dict()},
             lambda: text(result)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -98,5 +97,5 @@ def _run(ctx: click.Context, path: str, label: str, operation: Callable[..., Mai
             raise result.mistake
         return result
 
-    change_files(ctx, f"{label} {Path(path).name}", run, lambda result: show(
+    change_files(ctx, label, path, run, lambda result: show(
         as_json, {"path": path, **result.to_dict()}, lambda: render_changes(result)))

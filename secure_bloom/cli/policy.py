@@ -74,7 +74,7 @@ def check(ctx: click.Context, policy_file: str, path: str, is_schema: bool, at: 
     from secure_bloom.policy.slips import RuleUsage
     from secure_bloom.storage.files import resolve
     rules, usage = Policy.read(policy_file), RuleUsage()
-    with progress(f"checking {Path(path).name}") as advance:
+    with progress("checking", path) as advance:
         files = check_files(path, rules, kms, files_at_once=jobs, advance=advance, usage=usage)
     own_path = resolve(path)[1]
     is_one_file = [file.file for file in files] == [own_path]  # others have their own rules

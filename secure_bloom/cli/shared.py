@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 import click
 from click.core import ParameterSource
 
-from secure_bloom.display import is_terminal
+from secure_bloom.display import is_terminal, shown
 from secure_bloom.errors import (
     ArgumentError,
     AuthenticationError,
@@ -91,8 +91,8 @@ def _discard_output() -> None:
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print text so that names from files cannot control the terminal."""
-    shown = (c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
-    click.echo("".join(shown), err=err, nl=nl)
+    safe = (c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+    click.echo("".join(safe), err=err, nl=nl)
 
 
 def exit_code(error: Exception) -> int:
@@ -269,7 +269,7 @@ def changing_command(exit_codes: str,
     return make
 
 
-def change_files(ctx: click.Context, label: str, operation: Callable[..., Any],
+def change_files(ctx: click.Context, label: str, path: str, operation: Callable[..., Any],
                  show: Callable[[Any], None]) -> None:
     """Run an operation on files, show its result, and exit.
 
@@ -277,7 +277,7 @@ def change_files(ctx: click.Context, label: str, operation: Callable[..., Any],
     error or an interruption ends the operation, its partial result, if any, is printed first.
     """
     try:
-        with progress(label) as advance:
+        with progress(label, path) as advance:
             result = operation(advance)
     except (SecureBloomError, OperationInterrupted) as error:
         if error.result is not None:
@@ -377,8 +377,14 @@ def show(as_json: bool, result: dict[str, Any], text: Callable[[], str]) -> None
 
 
 @contextmanager
-def progress(label: str, *, hidden: bool = False) -> Iterator[Callable[[float], None]]:
-    """A progress bar on standard error, if that is a terminal; yields ``advance(fraction)``."""
+def progress(label: str, path: str = "", *,
+             hidden: bool = False) -> Iterator[Callable[[float], None]]:
+    """A progress bar on standard error, if that is a terminal; yields ``advance(fraction)``.
+
+    ``path`` is that of what is worked on, whose last part is shown.
+    """
+    if path:
+        label = f"{label} {shown(os.path.basename(os.path.abspath(path)))}"
     with click.progressbar(length=_STEPS, label=label, file=sys.stderr,
                            hidden=hidden or not is_terminal(sys.stderr)) as bar:
         yield lambda fraction: bar.update(max(0, round(fraction * _STEPS) - bar.pos))

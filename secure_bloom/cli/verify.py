@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -55,8 +54,7 @@ def verify(ctx: click.Context, paths: tuple[str, ...], kms: KmsClient | None,
     found = files_of(paths)
     mistakes, without, unread = Mistakes(), {}, 0
     printer, totals, missing_keys, ok = JsonFiles(), Totals(), False, True
-    bar = progress(f"verifying {Path(paths[0]).name}") if found.is_single \
-        else progress_of_many("verifying")
+    bar = progress("verifying", paths[0]) if found.is_single else progress_of_many("verifying")
     with bar as advance:
         for number, (file, filesystem) in enumerate(found.files):
             def advance_in_file(fraction: float, number: int = number) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -134,7 +133,7 @@ def write(ctx: click.Context, source: str, target: str, kms: KmsClient | None,
         raise click.UsageError(NO_KEYS)
     filters = {column: BloomFilterOptions(fpp=fpp) for column in names(bloom)}
     try:
-        with warnings_shown(), progress(f"writing {Path(target).name}") as advance:
+        with warnings_shown(), progress("writing", target) as advance:
             written = convert.convert_file(
                 source, target, overwrite=overwrite, bloom_filters=filters, encryption=encryption,
                 sensitive=None if sensitive is None else names(sensitive), keys=kms, policy=policy,

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import secure_bloom
 from secure_bloom import BloomFilterOptions, UniformKey
-from secure_bloom.cli import main
+from secure_bloom.cli import main, shared
 from secure_bloom.keys import Keyring
 
 TABLE = pa.table({"ssn": [f"078-05-{i:04}" for i in range(300)], "city": ["Rome", "Oslo"] * 150})
@@ -140,6 +140,18 @@ def test_progress_is_shown_on_a_terminal(folder):
     assert done.returncode == 0
     assert "verifying full.parquet" in shown and "100%" in shown
     assert b"verifying" not in done.stdout
+
+
+@pytest.mark.parametrize(("path", "name"), [
+    (".", "table"), ("../table/", "table"), ("s3://lake/people", "people"),
+    ("a\x1b[2J", r"a\x1b[2J")])
+def test_progress_names_what_is_worked_on(tmp_path, monkeypatch, capsys, path, name):
+    (tmp_path / "table").mkdir()
+    monkeypatch.chdir(tmp_path / "table")
+    monkeypatch.setattr(shared, "is_terminal", lambda stream: True)
+    with shared.progress("auditing", path):
+        pass
+    assert capsys.readouterr().err == f"auditing {name}\n"
 
 
 def test_a_missing_file_does_not_hide_the_others(folder):
