@@ -33,13 +33,12 @@ class DividedPairs(NamedTuple):
 
     @classmethod
     def of(cls, parts: Sequence[np.ndarray]) -> DividedPairs:
-        """Divide the pairs of some arrays, which may be changed."""
-        is_own = len(parts) == 1 and parts[0].flags.writeable
-        pairs = parts[0] if is_own else np.concatenate(parts)
+        """Divide the pairs of some arrays."""
+        pairs = parts[0] if len(parts) == 1 else np.concatenate(parts)
         divided = np.empty_like(pairs)
+        divided.fill(0)  # distributing them to memory that is not in the cache takes longer
         bounds = kernels_for(pairs.size).distribute(pairs, divided)
-        pairs[:] = divided  # distributing them to memory that is not in the cache takes longer
-        return cls(pairs, bounds.tolist())
+        return cls(divided, bounds.tolist())
 
 
 class SortedPairs(NamedTuple):

@@ -55,7 +55,7 @@ class PairStore:
         return self._num_in_memory + self._num_spilled
 
     def add(self, pairs: np.ndarray) -> None:
-        """Add pairs, in any order; the array may be changed."""
+        """Add pairs, in any order; the array is kept."""
         with self._noting_loss(), self._lock:
             self._waiting.append(pairs)
             self._num_waiting += pairs.size

@@ -35,7 +35,7 @@ MAGIC = b"SBX3"
 SBX2 = b"SBX2"  #: the format before, which is read, too
 KEY_SIZE = 32
 ID_SIZE = 16  #: bytes of the id of an index or a segment
-_IN_CACHE = 1 << 12  # hashes whose blocks stay in the cache of a core
+_IN_CACHE = 1 << 13  # hashes whose blocks stay in the cache of a core
 
 
 class ModuleType(IntEnum):

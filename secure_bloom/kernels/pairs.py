@@ -14,6 +14,7 @@ from secure_bloom.kernels.simd import write8
 _UINT64 = np.uint64
 _ONE = np.uint64(1)
 _BYTE = np.uint64(255)
+_CACHED = np.uint64(1 << 10)  #: pairs that stay in the cache for several passes
 
 
 @kernel
@@ -54,12 +55,15 @@ def narrow(pairs, spare_bits, range_bits, new_bits):
     """
     spare, bits, new = _UINT64(spare_bits), _UINT64(range_bits), _UINT64(new_bits)
     spares, ranges = (_ONE << spare) - _ONE, (_ONE << bits) - _ONE
-    for i in range(_UINT64(pairs.size)):
-        pair = pairs[i]
-        wide = pair & ranges
-        while wide >> new:
-            wide >>= _ONE
-        pairs[i] = (pair & ~spares) | (((pair & spares) >> bits) << new) | wide
+    for start in range(_UINT64(0), _UINT64(pairs.size), _CACHED):
+        stop = min(start + _CACHED, _UINT64(pairs.size))
+        for _ in range(bits - new):  # LLVM vectorizes loops without branches
+            for i in range(start, stop):
+                wide = pairs[i] & ranges
+                pairs[i] = (pairs[i] ^ wide) | (wide >> min(wide >> new, _ONE))
+        for i in range(start, stop):
+            pair = pairs[i]
+            pairs[i] = (pair & ~spares) | (((pair & spares) >> bits) << new) | (pair & ranges)
     return 0
 
 
