@@ -49,7 +49,8 @@ import contextlib
 import json
 import logging
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 
@@ -59,6 +60,7 @@ from secure_bloom.errors import CommitError, SecureBloomError
 from secure_bloom.storage.batches import Batch, is_committed
 from secure_bloom.storage.commit_record import CommitRecord, signature
 from secure_bloom.storage.ending import STALE_AFTER
+from secure_bloom.storage.inside import held_folder
 from secure_bloom.storage.job_folder import COMMITTING, PROCESS
 from secure_bloom.storage.processes import this_process
 from secure_bloom.storage.replacing import ReplacingJob
@@ -272,11 +274,20 @@ class Job(ReplacingJob):
         for folder in folders:
             self.make_folder(folder, durable=False)  # all are synced below, each once
         staged = files_below(self.filesystem, self.staging)
-        for name in names:
-            self.filesystem.move(f"{self.staging}/{name}", self.path(name))
-            if (material := material_path(name)) in staged:  # after its file, which a job finds
-                self.filesystem.move(f"{self.staging}/{material}", self.path(material))
+        for folder, some in groupby(sorted(names, key=posixpath.dirname), posixpath.dirname):
+            self._move(folder, some, staged)
         self.sync(folders)
+
+    def _move(self, folder: str, names: Iterable[str], staged: Collection[str]) -> None:
+        """Publish files of one folder, with their key material."""
+        source = posixpath.join(self.staging, folder)
+        with held_folder(self.filesystem, self.table, source) as (filesystem, before), \
+                held_folder(self.filesystem, self.table, self.path(folder)) as (_, after):
+            for path in names:
+                material = material_path(path)  # after its file, which a job finds
+                for one in (path, material) if material in staged else (path,):
+                    name = posixpath.basename(one)
+                    filesystem.move(posixpath.join(before, name), posixpath.join(after, name))
 
     def _write_record(self, record: CommitRecord) -> None:
         self.write_file(f"{self.staging}/{COMMITTED}", record.to_bytes())

@@ -5,7 +5,8 @@ next job runs with the rights of another user, which may suffice to delete those
 
 Deletions on a local filesystem are safe from links that are put there at the same moment, because
 no link is followed from the table on. So are changes of files in place: what was opened is compared
-with what is inside. Before another file is written or moved, its path is checked.
+with what is inside. On Linux, markers are written and files published in folders that are open.
+Before anything else is written, its path is checked.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError, UnsupportedError
 from secure_bloom.storage.table_names import relative_path, table_of
-from secure_bloom.storage.versions import local_path, without_subtree
+from secure_bloom.storage.versions import DESCRIPTORS, local_path, without_subtree
 
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -173,6 +174,32 @@ def _is_below(real: str, root: str) -> bool:
 def _is_whole(folder: str) -> bool:
     """Whether the path of a folder is that of a table, and not of a partition."""
     return table_of(folder) == (folder.rstrip("/") or "/")
+
+
+@contextmanager
+def held_folder(filesystem: pa_fs.FileSystem, table: str, folder: str) \
+        -> Iterator[tuple[pa_fs.FileSystem, str]]:
+    """Yield a filesystem, and a path in it that is this folder of a table, whatever comes there.
+
+    Links that are put there meanwhile change nothing on Linux. Raises the errors of
+    :func:`delete_file`.
+    """
+    with _opened(filesystem, table, folder) as descriptor:
+        if descriptor is None or not DESCRIPTORS:
+            yield filesystem, folder
+            return
+        place = f"{DESCRIPTORS}/{descriptor}/"
+        try:
+            yield without_subtree(filesystem, folder)[0], place
+        except OSError as error:
+            for name in ("filename", "filename2"):
+                setattr(error, name, _renamed(getattr(error, name), place, folder))
+            error.args = tuple(_renamed(one, place, folder) for one in error.args)
+            raise
+
+
+def _renamed(value: object, place: str, folder: str) -> object:
+    return value.replace(place, posixpath.join(folder, "")) if isinstance(value, str) else value
 
 
 @contextmanager

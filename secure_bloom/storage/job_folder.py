@@ -137,9 +137,10 @@ class JobFolder:
         A link in its place, which may lead to a data file, is replaced. Raises FormatError if there
         is a folder.
         """
-        self.check_inside(posixpath.dirname(path))
-        with regular_file_expected(path):
-            write_file(self.filesystem, path, content, follow=False)
+        folder, name = posixpath.split(path)
+        with regular_file_expected(path), \
+                inside.held_folder(self.filesystem, self.table, folder) as (filesystem, place):
+            write_file(filesystem, posixpath.join(place, name), content, follow=False)
 
     def own_files(self) -> list[str]:
         """Return the names of this job's files at their final paths."""

@@ -36,7 +36,7 @@ _STORES = ("s3", "gcs", "abfs")
 _FSSPEC_FACTS = {"etag", "generation", "versionid", "md5", "md5hash", "contentmd5", "ino", "mtime",
                  "lastmodified", "updated", "created"}
 #: Linux opens the file of a descriptor again; elsewhere, the path is opened after the check
-_DESCRIPTORS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else ""
+DESCRIPTORS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else ""
 _RESOLVE = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC  # opens no pipe
 _CLOCK_STEP = 20_000_000  # ns; the clocks of local filesystems advance in steps of up to 10 ms
 _TRIES = 10
@@ -264,9 +264,9 @@ def _check_kind(path: str, mode: int) -> None:
 
 def _reopened(descriptor: int, path: str) -> pa.OSFile:
     """Open the file that a descriptor refers to, which was found at a path."""
-    if not _DESCRIPTORS:
+    if not DESCRIPTORS:
         return pa.OSFile(path)
-    same = f"{_DESCRIPTORS}/{descriptor}"
+    same = f"{DESCRIPTORS}/{descriptor}"
     try:
         return pa.OSFile(same)
     except OSError as error:

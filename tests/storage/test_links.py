@@ -16,7 +16,7 @@ from secure_bloom.errors import (
     UnsupportedError,
 )
 from secure_bloom.keys import InMemoryKms
-from secure_bloom.storage import inside
+from secure_bloom.storage import inside, versions
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.commit_record import CommitRecord, signature
 from secure_bloom.storage.files import write_file
@@ -207,6 +207,44 @@ def test_a_folder_that_is_exchanged_for_a_link_after_the_check_is_not_followed(
         assert sorted(victim.rglob("*")) == before
         (lake / exchanged).unlink()
         os.rename(tmp_path / "away", lake / exchanged)
+
+
+@pytest.mark.skipif(not versions.DESCRIPTORS, reason="paths are opened again on this system")
+@pytest.mark.parametrize("exchanged", ["_staging", "day=1"])
+def test_nothing_is_written_or_moved_behind_a_link_that_comes_after_the_check(
+        tmp_path, monkeypatch, exchanged):
+    lake, victim = tmp_path / "lake", tmp_path / "victim"
+    write_dataset(pa.table({"n": [1], "day": [1]}), lake, partition_by="day")
+    job = Job(LOCAL, str(lake), False)
+    job.start()
+    write_file(LOCAL, path := job.new_file(0, "day=1"), b"12")
+    files = [job.staged(path, 1)]
+    victim.mkdir()
+    if exchanged == "_staging":
+        (victim / job.id).mkdir()
+    checked = inside._real_paths
+
+    def then_exchanged(filesystem, table, path):
+        found = checked(filesystem, table, path)
+        last = (job.staging if exchanged == "_staging" else str(lake / "day=1")).rstrip("/")
+        if path.rstrip("/") == last and moving and not (lake / exchanged).is_symlink():
+            os.rename(lake / exchanged, tmp_path / "away")
+            (lake / exchanged).symlink_to(victim)
+        return found
+
+    moving = []
+    write_record = job._write_record if exchanged == "_staging" else job._move
+
+    def exchanging(*arguments):
+        moving.append(1)
+        write_record(*arguments)
+
+    monkeypatch.setattr(inside, "_real_paths", then_exchanged)
+    setattr(job, write_record.__name__, exchanging)
+    with contextlib.suppress(OSError, UnsupportedError, CommitError):
+        job.commit(files)
+    assert (lake / exchanged).is_symlink()
+    assert [path for path in victim.rglob("*") if path.is_file()] == []
 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link])
