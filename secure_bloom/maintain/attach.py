@@ -9,7 +9,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import PolicyError, UnsupportedError
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.change import Plan, leaks
-from secure_bloom.maintain.folders import MaintainResult, change_files
+from secure_bloom.maintain.folders import MaintainResult, Planner, change_files
 from secure_bloom.maintain.offset_indexes import MissingIndexes
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.schema import filter_columns, filterable_paths
@@ -94,6 +94,15 @@ def attach(path: FilePath, bloom_filters: BloomFilters = None, keys: Keys = None
     --------
     >>> secure_bloom.attach("people/", ["ssn"], "keyring.json")  # doctest: +SKIP
     """
+    planner = planner_for(bloom_filters, policy, replace=replace, page_index=page_index)
+    with shown_progress("attach", progress, advance) as advance:
+        return change_files(path, keys, planner, dry_run=dry_run, filesystem=filesystem,
+                            files_at_once=files_at_once, advance=advance)
+
+
+def planner_for(bloom_filters: BloomFilters, policy: Policy | FilePath | None = None, *,
+                replace: bool, page_index: bool) -> Planner:
+    """Return what plans the changes of a file; the parameters are those of :func:`attach`."""
     rules = given_or_of_environment(policy)
     wanted: BloomFilters = bloom_filters
     if rules is None:
@@ -121,9 +130,7 @@ def attach(path: FilePath, bloom_filters: BloomFilters = None, keys: Keys = None
                 missing.check_any()
         return plan
 
-    with shown_progress("attach", progress, advance) as advance:
-        return change_files(path, keys, planner, dry_run=dry_run, filesystem=filesystem,
-                            files_at_once=files_at_once, advance=advance)
+    return planner
 
 
 def filters_for_files(bloom_filters: BloomFilters, *, page_index: bool = False) \

@@ -67,11 +67,12 @@ Planner = Callable[[OpenFile], Plan]
 
 def change_files(path: FilePath, keys: Keys, planner: Planner, *, dry_run: bool,
                  filesystem: pa_fs.FileSystem | None = None, files_at_once: int | None = None,
-                 advance: Advance | None = None) -> MaintainResult:
+                 advance: Advance | None = None, folder: str | None = None) -> MaintainResult:
     """Change the filters of a file, or of all files of a folder.
 
-    ``planner`` returns the plan for an open file. The other parameters and the errors are those of
-    :func:`secure_bloom.attach`.
+    ``planner`` returns the plan for an open file. ``folder`` is the one in which the file was
+    found, if it is not ``path``: of a link that nobody has named, nothing is changed. The other
+    parameters and the errors are those of :func:`secure_bloom.attach`.
 
     The ColumnError is raised if no file of a folder could be changed because of the same mistake;
     its ``result`` lists the files that could not be read. Any other error of secure_bloom that ends
@@ -86,9 +87,9 @@ def change_files(path: FilePath, keys: Keys, planner: Planner, *, dry_run: bool,
     keys, mistakes = open_keys(keys), Mistakes()
 
     def change(file: str, advance: Advance) -> FileChange | None:
-        check_below(filesystem, path, file)
+        check_below(filesystem, folder or path, file)
         try:
-            return _change(filesystem, path, file, keys, planner, dry_run, advance)
+            return _change(filesystem, folder or path, file, keys, planner, dry_run, advance)
         except ColumnError as error:
             mistakes.add(file, error)
             raise

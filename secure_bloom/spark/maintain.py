@@ -9,9 +9,8 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys.keyring import Keyring
-from secure_bloom.maintain.attach import attach as attach_here
-from secure_bloom.maintain.attach import filters_for_files
-from secure_bloom.maintain.folders import MaintainResult, without_mistake
+from secure_bloom.maintain.attach import filters_for_files, planner_for
+from secure_bloom.maintain.folders import MaintainResult, change_files, without_mistake
 from secure_bloom.maintain.mistakes import Mistakes
 from secure_bloom.maintain.tables import check_no_table
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters
@@ -116,7 +115,7 @@ class _Work:
 
     def __call__(self, path: str) -> MaintainResult:
         """Attach filters to a file."""
-        return attach_here(path, self.bloom_filters, client_or_no_keys(self.uri),
-                           replace=self.replace, page_index=self.page_index,
-                           dry_run=self.dry_run, filesystem=locate(self.root)[0],
-                           files_at_once=1)
+        filesystem, folder = locate(self.root)
+        planner = planner_for(self.bloom_filters, replace=self.replace, page_index=self.page_index)
+        return change_files(path, client_or_no_keys(self.uri), planner, dry_run=self.dry_run,
+                            filesystem=filesystem, files_at_once=1, folder=folder)

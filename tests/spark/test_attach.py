@@ -15,6 +15,8 @@ from secure_bloom import (
 from secure_bloom.errors import ColumnError, UnsupportedError
 from secure_bloom.keys import Keyring
 from secure_bloom.reading.open_file import OpenFile
+from secure_bloom.spark.maintain import _Work
+from secure_bloom.spark.options.kms import uri_for_tasks
 from tests.page_indexes import check_offset_indexes
 
 pytestmark = pytest.mark.spark
@@ -108,3 +110,15 @@ def test_tables_of_streaming_queries_are_refused(spark, tmp_path):
     log.rename(folder / "_spark_metadata")
     with pytest.raises(Exception, match=r"(?s)FAILED_READ_FILE|magic|parquet"):
         checksum(spark.read.parquet(str(folder)))
+
+
+def test_a_link_that_comes_before_the_task_of_its_file_is_not_followed(tmp_path):
+    keyring = Keyring.create(tmp_path / "keyring.json")
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "rows").mkdir()
+    write_table(pa.table({"n": [1]}), victim := tmp_path / "victim" / "a.parquet")
+    before = victim.read_bytes()
+    (path := tmp_path / "rows" / "a.parquet").symlink_to(victim)
+    task = _Work(str(tmp_path / "rows"), uri_for_tasks(keyring), True, False, False, False)
+    assert "out of the table" in task(str(path)).failed[str(path)]
+    assert victim.read_bytes() == before
