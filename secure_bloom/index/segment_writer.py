@@ -21,7 +21,7 @@ from secure_bloom.index.sealing import ID_SIZE, MAGIC, IndexKey, ModuleType, Sea
 from secure_bloom.index.segment import DIRECTORY_PART, column_type_json
 from secure_bloom.index.segment_info import PART_SUFFIX, SUFFIX, Part, SegmentInfo
 from secure_bloom.sbbf.column_type import ColumnType
-from secure_bloom.storage.copying import copied_by_kernel
+from secure_bloom.storage.copying import copy_range
 from secure_bloom.storage.files import Output, open_output
 
 PART = 16 * 1024 * 1024  #: bytes; a part of a segment has half to twice as many
@@ -29,7 +29,6 @@ _MAX_PART_BITS = 6  # then parts are larger
 _TAIL = 4 * 1024 * 1024  # a larger directory is read in parts
 _FEW_FILES = 64 * 1024  # bytes of pages of files that are read together with the directory
 _BUFFER = 1024 * 1024
-_COPY = 8 * 1024 * 1024  # bytes that are read at a time
 
 
 class WrittenPages(NamedTuple):
@@ -171,13 +170,8 @@ class SegmentFile:
     def copy(self, file: pa.NativeFile, start: int, end: int) -> None:
         """Append bytes of a file. Raises FormatError if it does not have them."""
         self.flush()
-        at = copied_by_kernel(file, self._output, start, end)
-        while at < end:
-            data = file.read_at(min(_COPY, end - at), at)
-            if not data:
-                raise FormatError("this segment of the index is truncated")
-            self._output.write(data)
-            at += len(data)
+        if copy_range(file, file.read_at, self._output, start, end) < end:
+            raise FormatError("this segment of the index is truncated")
         self._written += end - start
 
     def add_pages(self, sealer: Sealer, geometry: Geometry, slices: Iterable[np.ndarray],

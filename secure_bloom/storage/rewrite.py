@@ -17,13 +17,13 @@ from typing import NamedTuple
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError, UnsupportedError
-from secure_bloom.storage.copying import copied_by_kernel
+from secure_bloom.storage.copying import copy_range
 from secure_bloom.storage.files import Output, Source, open_output
 from secure_bloom.storage.inside import check_opened, delete_file
 from secure_bloom.storage.local_files import remove_checksum
 from secure_bloom.storage.table_names import table_of
 
-_COPY = 8 * 1024 * 1024  # bytes at a time, where the kernel cannot copy
+_ZEROS = 8 * 1024 * 1024  # bytes at a time
 _MILLISECOND = 1_000_000  # ns
 _TRIES = 5  # where times are rounded, a random one may become the old one
 
@@ -143,8 +143,8 @@ class Rewrite:
         if isinstance(part, Kept):
             self._copy(output, *part)
         elif isinstance(part, Zeros):
-            for done in range(0, part.size, _COPY):
-                output.write(bytes(min(_COPY, part.size - done)))
+            for done in range(0, part.size, _ZEROS):
+                output.write(bytes(min(_ZEROS, part.size - done)))
         else:
             output.write(part)
 
@@ -162,15 +162,9 @@ class Rewrite:
                                         file=self._path)
 
     def _copy(self, output: Output, start: int, end: int) -> None:
-        position = copied_by_kernel(self.source.file, output, start, end) if self._is_local \
-            else start
-        while position < end:
-            data = self.source.read_at(min(_COPY, end - position), position)
-            if not data:
-                raise ChangedMeanwhileError("the file was truncated in the meantime; it is left "
-                                            "as it is", file=self._path)
-            output.write(data)
-            position += len(data)
+        if copy_range(self.source.file, self.source.read_at, output, start, end) < end:
+            raise ChangedMeanwhileError("the file was truncated in the meantime; it is left as it "
+                                        "is", file=self._path)
 
     def __enter__(self) -> Rewrite:
         return self

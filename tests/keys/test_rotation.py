@@ -431,7 +431,7 @@ def test_a_rotation_tidies_each_folder_once(tmp_path, monkeypatch, internal):
 @pytest.mark.parametrize("filesystem", ["local", "other"])
 def test_the_tail_is_replaced(tmp_path, monkeypatch, kernel_copies, filesystem):
     if not kernel_copies:
-        monkeypatch.setattr("secure_bloom.storage.rewrite._COPY", 1000)
+        monkeypatch.setattr("secure_bloom.storage.copying._AT_ONCE", 1000)
 
         def refuse(*_):
             raise OSError("not on this filesystem")

@@ -8,7 +8,7 @@ import pyarrow.fs as pa_fs
 import pytest
 
 from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError
-from secure_bloom.storage import processes, rewrite, visibility
+from secure_bloom.storage import copying, processes, rewrite, visibility
 from secure_bloom.storage.files import Source, write_file
 from secure_bloom.storage.leftovers import remove_leftovers_of
 from secure_bloom.storage.local_files import temporary_name
@@ -111,7 +111,8 @@ def how(request, monkeypatch):
 
 
 def test_a_file_is_put_together_from_kept_bytes_zeros_and_new_ones(tmp_path, how, monkeypatch):
-    monkeypatch.setattr(rewrite, "_COPY", 3)
+    monkeypatch.setattr(copying, "_AT_ONCE", 3)
+    monkeypatch.setattr(rewrite, "_ZEROS", 3)
     path = tmp_path / "f"
     path.write_bytes(b"0123456789")
     with Rewrite(LOCAL, str(path)) as file:
