@@ -21,6 +21,7 @@ from secure_bloom.datasets.opening import open_files
 from secure_bloom.datasets.refused_files import RefusedFiles
 from secure_bloom.datasets.report import ScanReport
 from secure_bloom.datasets.scanner import Columns, Scanner, View
+from secure_bloom.datasets.schemas import check_given
 from secure_bloom.datasets.sources import DatasetSource, FilesRequest, find_files
 from secure_bloom.display import count, html, shown
 from secure_bloom.keys.retrieval import Keys, open_keys
@@ -100,6 +101,7 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
     >>> people = secure_bloom.dataset("people/", "keyring.json")             # doctest: +SKIP
     >>> duckdb.sql("SELECT * FROM people WHERE ssn = '078-05-1120'")         # doctest: +SKIP
     """
+    check_given(schema)
     keys = open_keys(keys, remember_denials=is_masking(on_missing_key))
     requirement = reading_requirement(require_encryption, policy, in_transition=True)
 
@@ -233,7 +235,11 @@ class Dataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no typ
         return Dataset(self._name, self._files, self._view._replace(where=where))
 
     def replace_schema(self, schema: pa.Schema) -> Dataset:
-        """Return the data set with another schema."""
+        """Return the data set with another schema.
+
+        Partition columns are converted from the types that they had. Text such as ``01`` that was
+        read as a number is not restored: pass the schema to :func:`secure_bloom.dataset`.
+        """
         return Dataset(self._name, self._files, self._view._replace(schema=schema))
 
     def sort_by(self, sorting: Any, **options: Any) -> ds.InMemoryDataset:

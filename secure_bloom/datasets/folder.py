@@ -16,7 +16,7 @@ from secure_bloom.datasets.dataset_file import OpenedFile, OutdatedError
 from secure_bloom.datasets.opening import open_files
 from secure_bloom.datasets.partitions import PossiblePartitions
 from secure_bloom.datasets.scanner import Scanner
-from secure_bloom.datasets.schemas import common_schema
+from secure_bloom.datasets.schemas import check_given, common_schema
 from secure_bloom.datasets.selection import Selection, select_files
 from secure_bloom.datasets.sources import Files, FilesRequest
 from secure_bloom.keys.retrieval import OpenKeys
@@ -42,6 +42,7 @@ class FilesReader:
     def __init__(self, keys: OpenKeys, columns: list[str] | None, condition: Condition | None,
                  schema: pa.Schema | None, requirement: Requirement | None,
                  on_missing_key: OnMissingKey, index: IndexUse):
+        check_given(schema)
         self._keys, self._columns, self._condition, self._given = keys, columns, condition, schema
         self._requirement, self._on_missing_key = requirement, on_missing_key
         self._row_filter = None if condition is None or schema is None \

@@ -40,6 +40,12 @@ def common_schema(paths: list[str], schemas: list[pa.Schema],
         raise
 
 
+def check_given(schema: object) -> None:
+    """Raise TypeError if what a caller gives as the schema of files is not one."""
+    if schema is not None and not isinstance(schema, pa.Schema):
+        raise TypeError(f"schema must be a pyarrow.Schema, not {type(schema).__name__}")
+
+
 def is_exact(source: pa.DataType, target: pa.DataType) -> bool:
     """Whether every value of a type that can be cast to another one remains the same value."""
     if source.equals(target) or pa.types.is_null(source):

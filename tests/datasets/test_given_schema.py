@@ -95,7 +95,8 @@ def test_partitions_that_are_ruled_out_are_not_opened(lake):
         (pc.field("x") < 9) & ((day == 1) | ((day < 3) & (place != "9"))),
         pc.if_else(place == "01234", day < 3, day == 1)])
     def check(condition):
-        assert sorted(read(lake, condition)["x"].to_pylist()) == [0, 1, 2]
+        for source in (lake, f"{lake}/*/*", [lake / "zip=01234", lake / "zip=2%2F3"]):
+            assert sorted(read(source, condition)["x"].to_pylist()) == [0, 1, 2]
 
     check()
 
@@ -162,6 +163,9 @@ def test_files_have_exactly_the_columns_of_the_schema(lake, tmp_path):
     with pytest.raises(UnsupportedError, match="do not fit") as error:
         read(lake, schema=pa.schema([("x", pa.int8())]))
     assert error.value.file.endswith(f"{2**40}.parquet")
+    for open_it in (secure_bloom.read_table, secure_bloom.dataset):
+        with pytest.raises(TypeError, match=r"a pyarrow\.Schema, not list"):
+            open_it(lake, NO_KEYS, schema=["x"])
     with pytest.raises(TypeError, match="only for paths"):
         read(pa.py_buffer(file.read_bytes()))
 
@@ -172,6 +176,10 @@ def test_row_groups_are_not_skipped_by_types_that_the_files_do_not_have(tmp_path
     schema = pa.schema([("x", pa.string()), ("day", pa.int64())])
     for condition in ([("x", "==", "5")], pc.field("x") == "5"):
         assert read(tmp_path, condition, schema)["x"].to_pylist() == ["5"]
+    put(tmp_path / "f", "day=1", 1, f=[0.1])  # which is another number as float32
+    rounded = pa.scalar(0.1, pa.float32()).as_py()
+    schema = pa.schema([("f", pa.float32()), ("day", pa.int64())])
+    assert read(tmp_path / "f", [("f", "==", rounded)], schema).num_rows == 1
 
 
 def test_nothing_is_left_out_if_all_files_must_be_encrypted(lake):
@@ -183,6 +191,9 @@ def test_nothing_is_left_out_if_all_files_must_be_encrypted(lake):
     assert secure_bloom.read_table(lake, KMS, **options).num_rows == 2
     with pytest.raises(AuthenticationError, match="not encrypted"):
         secure_bloom.read_table(lake, KMS, require_encryption=True, **options)
+    with pytest.raises(AuthenticationError, match="from the path"):  # of a column not in the schema
+        secure_bloom.read_table(lake, KMS, schema=pa.schema([("x", pa.int64())]),
+                                require_encryption=["zip"])
 
 
 def test_a_table_with_a_log_is_refused_whatever_is_left_out(lake):
@@ -224,6 +235,8 @@ def test_an_index_is_used_and_knows_as_much_afterwards(tmp_path, exclusive):
             assert secure_bloom.read_table(table, KMS, schema=schema, filters=condition,
                                            index=use).num_rows == found
     assert index.Index.open(table, KMS).lookup("ssn", "s3") == before
+    assert secure_bloom.read_table([table / "day=1"], KMS, schema=schema, index="require",
+                                   filters=[s3, ("day", "==", "2")]).num_rows == 0
     for file in table.glob("day=3/*.parquet"):
         file.write_bytes(b"damaged")
     assert secure_bloom.read_table(table, KMS, schema=schema, index="require",
