@@ -93,22 +93,27 @@ class FilePart:
             for field in schema)
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield the rows with the columns of a schema.
-
-        Raises FormatError if a row group does not have as many as the footer says.
-        """
+        """Yield the rows with the columns of a schema; errors are those of :meth:`row_group`."""
         names = [name for name in dict.fromkeys(schema.names) if name not in self.constants]
         # One by one: pyarrow cannot read nested dictionaries of several row groups at a time.
         for number in self.numbers:
-            missing = self.opened.metadata.row_group(number).num_rows
-            for batch in self.opened.iter_batches(_BATCH_ROWS, [number], names):
-                missing -= batch.num_rows
+            for batch in self.row_group(number, names, _BATCH_ROWS):
                 yield pa.RecordBatch.from_arrays([
                     pa.repeat(self.constants[name], batch.num_rows) if name in self.constants
                     else batch.column(name) for name in schema.names], schema=schema)
-            if missing:  # pyarrow stops where the shortest column ends
-                raise FormatError("the pages of a column do not have as many rows as the footer "
-                                  "says", row_group=number)
+
+    def row_group(self, number: int, names: list[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of some columns of a row group.
+
+        Raises FormatError if there are not as many as the footer says.
+        """
+        missing = self.opened.metadata.row_group(number).num_rows
+        for batch in self.opened.iter_batches(batch_rows, [number], names):
+            missing -= batch.num_rows
+            yield batch
+        if missing:  # pyarrow stops where the shortest column ends
+            raise FormatError("the pages of a column do not have as many rows as the footer says",
+                              row_group=number)
 
 
 def batches_of_few(parts: Sequence[FilePart], schema: pa.Schema, each: Each = map) \

@@ -306,13 +306,9 @@ class _RowGroup:
         self._columns.note_whole(names)
         start = 0
         with self._part.lock, page_errors():
-            for batch in self._part.opened.iter_batches(self._rows_at_once(16), [self._number],
-                                                         names):
+            for batch in self._part.row_group(self._number, names, self._rows_at_once(16)):
                 yield np.arange(start, start + batch.num_rows), with_known_codes(batch)
                 start += batch.num_rows
-        if start != self._columns.num_rows:  # pyarrow stops where the shortest column ends
-            raise FormatError("the pages of a column do not have as many rows as the footer says",
-                              row_group=self._number)
 
     def _rows_at_once(self, parts: int) -> int:
         """Return the rows of a batch, of which a large row group has at least some parts."""

@@ -13,7 +13,7 @@ from secure_bloom.arrow import masking
 from secure_bloom.arrow.dictionaries import with_known_codes
 from secure_bloom.arrow.few_row_groups import FilePart
 from secure_bloom.arrow.masking import with_masked
-from secure_bloom.arrow.pages import pyarrow_errors, to_table
+from secure_bloom.arrow.pages import page_errors, pyarrow_errors, to_table
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.errors import (
     KMS_FAULTS,
@@ -80,7 +80,7 @@ def iter_batches(file: OpenFile, columns: list[str] | None = None,
         if masked:
             columns = [field.name for field in wanted if field.name not in masked]
         file.check_columns(columns, groups)
-        try:
+        with page_errors():
             opened = file.open_in_pyarrow(coerce_int96_timestamp_unit="us")
             for batch in opened.iter_batches(batch_rows, groups, columns, use_threads=False):
                 rows += with_known_codes(batch).num_rows
@@ -89,8 +89,6 @@ def iter_batches(file: OpenFile, columns: list[str] | None = None,
                     file.source.note_read()
                 file.source.check()
                 yield with_masked(batch, wanted, masked) if masked else batch
-        except (pa.ArrowInvalid, pa.ArrowIndexError) as error:
-            raise FormatError("pyarrow cannot read the pages") from error
         if rows != sum(counts):  # pyarrow stops where the shortest column ends
             raise FormatError("the pages of a column do not have as many rows as the footer says")
 
