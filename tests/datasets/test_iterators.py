@@ -43,13 +43,13 @@ def test_a_folder_is_read(table, use_of_index):
     assert rows["ssn"].to_pylist() == VALUES
 
 
-@pytest.mark.parametrize(("module", "name", "path", "use_of_index"), [
+@pytest.mark.parametrize(("owner", "name", "path", "use_of_index"), [
     (read_at_once, "read_rows", "2.parquet", "off"),
-    (folder, "_read", "", "off"), (folder, "_read", "", "auto")])
-def test_a_read_is_tried_again(table, monkeypatch, module, name, path, use_of_index):
+    (folder.FilesReader, "_read", "", "off"), (folder.FilesReader, "_read", "", "auto")])
+def test_a_read_is_tried_again(table, monkeypatch, owner, name, path, use_of_index):
     done = []
-    attempt = failing_once(getattr(module, name), done)
-    monkeypatch.setattr(module, name, attempt)
+    attempt = failing_once(getattr(owner, name), done)
+    monkeypatch.setattr(owner, name, attempt)
     monkeypatch.setattr(folder, "OutdatedError", ChangedMeanwhileError)
     rows = secure_bloom.read_table(table / path, KMS, filters=filters(), index=use_of_index)
     assert rows["ssn"].to_pylist() == (["v2"] if path else VALUES) and len(done) == 1
