@@ -20,6 +20,7 @@ from secure_bloom.storage import inside, versions
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.commit_record import CommitRecord, signature
 from secure_bloom.storage.files import write_file
+from secure_bloom.storage.rewrite import Kept, Rewrite
 from secure_bloom.storage.table_names import new_name
 from secure_bloom.storage.versions import wait_for_the_clock
 from secure_bloom.storage.visibility import data_files
@@ -360,3 +361,14 @@ def test_a_table_that_is_moved_into_a_partition_is_not_its_own_any_more(tmp_path
     table.rename(moved := tmp_path / "other" / "day=1")
     table.symlink_to(moved)
     assert not inside.is_own_table(LOCAL, str(table))
+
+
+def test_a_new_version_takes_the_place_of_a_link_and_changes_nothing_behind_it(tmp_path):
+    """Whoever can write to the folder may have put it there."""
+    for name in ("old", "secret"):
+        (tmp_path / name).write_bytes(name.encode())
+    (tmp_path / "new").symlink_to("secret")
+    with Rewrite(LOCAL, str(tmp_path / "old")) as rewrite:
+        rewrite.write_to(str(tmp_path / "new"), [Kept(0, 3), b"er"])
+    assert not (tmp_path / "new").is_symlink() and (tmp_path / "new").read_bytes() == b"older"
+    assert (tmp_path / "secret").read_bytes() == b"secret"
