@@ -240,6 +240,7 @@ class Dataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no typ
         Partition columns are converted from the types that they had. Text such as ``01`` that was
         read as a number is not restored: pass the schema to :func:`secure_bloom.dataset`.
         """
+        check_given(schema)
         return Dataset(self._name, self._files, self._view._replace(schema=schema))
 
     def sort_by(self, sorting: Any, **options: Any) -> ds.InMemoryDataset:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pyarrow as pa
 
-from secure_bloom.errors import UnsupportedError
+from secure_bloom.errors import ArgumentError, UnsupportedError
 from secure_bloom.sbbf.arrow_types import plain_type
 
 _TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
@@ -41,9 +43,15 @@ def common_schema(paths: list[str], schemas: list[pa.Schema],
 
 
 def check_given(schema: object) -> None:
-    """Raise TypeError if what a caller gives as the schema of files is not one."""
-    if schema is not None and not isinstance(schema, pa.Schema):
+    """Raise TypeError if what a caller gives as the schema of files is not one, or has duplicates.
+    """
+    if schema is None:
+        return
+    if not isinstance(schema, pa.Schema):
         raise TypeError(f"schema must be a pyarrow.Schema, not {type(schema).__name__}")
+    twice = [name for name, number in Counter(schema.names).items() if number > 1]
+    if twice:
+        raise ArgumentError("the schema has several columns of this name", column=twice[0])
 
 
 def is_exact(source: pa.DataType, target: pa.DataType) -> bool:

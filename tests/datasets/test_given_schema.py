@@ -6,6 +6,7 @@ What they have cannot matter then, so files there that are damaged are not notic
 import datetime
 import random
 from decimal import Decimal
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +17,7 @@ import pytest
 import secure_bloom
 from secure_bloom import index
 from secure_bloom.errors import (
+    ArgumentError,
     AuthenticationError,
     FormatError,
     UnknownColumnError,
@@ -163,9 +165,13 @@ def test_files_have_exactly_the_columns_of_the_schema(lake, tmp_path):
     with pytest.raises(UnsupportedError, match="do not fit") as error:
         read(lake, schema=pa.schema([("x", pa.int8())]))
     assert error.value.file.endswith(f"{2**40}.parquet")
-    for open_it in (secure_bloom.read_table, secure_bloom.dataset):
+    opened = secure_bloom.dataset(lake, NO_KEYS)
+    for with_schema in (partial(secure_bloom.read_table, lake, NO_KEYS),
+                        partial(secure_bloom.dataset, lake, NO_KEYS), opened.replace_schema):
         with pytest.raises(TypeError, match=r"a pyarrow\.Schema, not list"):
-            open_it(lake, NO_KEYS, schema=["x"])
+            with_schema(schema=["x"])
+        with pytest.raises(ArgumentError, match="column x: the schema has several columns"):
+            with_schema(schema=pa.schema([("x", pa.int8()), ("y", pa.int8()), ("x", pa.int8())]))
     with pytest.raises(TypeError, match="only for paths"):
         read(pa.py_buffer(file.read_bytes()))
 
