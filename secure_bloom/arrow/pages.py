@@ -237,6 +237,19 @@ def page_errors() -> Iterator[None]:
 
 
 @contextmanager
+def column_errors(what: str = "pages") -> Iterator[None]:
+    """The same for a block that reads a column as it is stored, whatever its type and its name."""
+    try:
+        yield
+    except pa.ArrowNotImplementedError as error:
+        raise UnsupportedError("pyarrow cannot read this type of column") from error
+    except pa.ArrowInvalid as error:
+        raise FormatError(f"pyarrow cannot read the {what}") from error
+    except UnicodeDecodeError as error:
+        raise FormatError("pyarrow cannot read the schema") from error
+
+
+@contextmanager
 def pyarrow_errors(name: str, keys: Keys = None) -> Iterator[None]:
     """Convert pyarrow's errors about the bytes of a file to ours, and add the file name."""
     with error_location(file=name):

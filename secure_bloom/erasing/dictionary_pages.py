@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from secure_bloom.arrow.leaves import leaf_types
-from secure_bloom.arrow.pages import pyarrow_errors
+from secure_bloom.arrow.pages import column_errors, pyarrow_errors
 from secure_bloom.arrow.views import without_views
-from secure_bloom.errors import FormatError, UnsupportedError, error_location
+from secure_bloom.errors import FormatError, error_location
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.page_file import page_file
@@ -62,15 +62,10 @@ def dictionary_values(file: OpenFile, chunk: ColumnChunk) -> list[pa.Array] | No
             return []
         content = _as_file(page, chunk, file.footer.elements_to(chunk.column))
         units = ("ns", "us") if chunk.column.type.physical_type == "INT96" else ("ns",)
-        with pyarrow_errors(file.name, file.keys):
-            try:
-                files = [pq.ParquetFile(pa.BufferReader(content), coerce_int96_timestamp_unit=unit)
-                         for unit in units]
-                arrays = [one.read().column(0).combine_chunks() for one in files]
-            except pa.ArrowNotImplementedError as error:
-                raise UnsupportedError("pyarrow cannot read this type of column") from error
-            except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-                raise FormatError("pyarrow cannot read the dictionary page") from error
+        with pyarrow_errors(file.name, file.keys), column_errors("dictionary page"):
+            files = [pq.ParquetFile(pa.BufferReader(content), coerce_int96_timestamp_unit=unit)
+                     for unit in units]
+            arrays = [one.read().column(0).combine_chunks() for one in files]
         if any(len(array) != page.num_values for array in arrays):
             raise FormatError("the dictionary page does not have as many values as it claims")
         return [with_arrow_type(array, arrow_type(file, chunk.column)) for array in arrays]

@@ -16,7 +16,7 @@ from secure_bloom.arrow.dictionaries import (
     with_known_codes,
 )
 from secure_bloom.arrow.leaves import leaf_arrays
-from secure_bloom.arrow.pages import pyarrow_errors
+from secure_bloom.arrow.pages import column_errors, pyarrow_errors
 from secure_bloom.arrow.views import filtered
 from secure_bloom.errors import FormatError, UnsupportedError, error_location
 from secure_bloom.parquet.schema import LeafColumn
@@ -71,13 +71,9 @@ class RowReader:
             if unit not in self._opened:
                 self._opened[unit] = self._file.open_in_pyarrow(
                     pre_buffer=False, coerce_int96_timestamp_unit=unit)
-            try:
+            with column_errors():
                 yield from map(with_known_codes, self._opened[unit].reader.iter_batches(
                     _BATCH_ROWS, row_groups=[row_group], column_indices=leaves))
-            except pa.ArrowNotImplementedError as error:
-                raise UnsupportedError("pyarrow cannot read this type of column") from error
-            except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-                raise FormatError("pyarrow cannot read the pages") from error
 
     def _int96_unit(self, row_group: int, columns: list[LeafColumn]) -> str:
         """Return the unit in which Arrow can keep all timestamps of columns that store INT96.

@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 
 from secure_bloom.arrow.dictionaries import compact_dictionaries, nothing, with_known_codes
 from secure_bloom.arrow.leaves import leaf_arrays
-from secure_bloom.arrow.pages import pyarrow_errors
-from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.arrow.pages import column_errors, pyarrow_errors
 from secure_bloom.keys.retrieval import Keys, open_keys
 from secure_bloom.parquet.row_ranges import Piece, pieces
 from secure_bloom.parquet.schema import LeafColumn
@@ -103,19 +102,13 @@ class ColumnHashes:
         """Yield batches of the top-level field, restricted to this leaf."""
         with pyarrow_errors(self._file.name, self._keys):
             self._file.check_columns([column.path], [row_group])
-            try:
-                for batch in self._in_pyarrow(
-                        int96_unit, not column.type.is_opaque,
-                        self._has_dictionary(row_group, column)).reader.iter_batches(
+            with column_errors():
+                opened = self._in_pyarrow(int96_unit, not column.type.is_opaque,
+                                          self._has_dictionary(row_group, column))
+                for batch in opened.reader.iter_batches(
                         _BATCH_ROWS, row_groups=[row_group], column_indices=[column.ordinal],
                         use_threads=False):
                     yield with_known_codes(batch).column(0)
-            except pa.ArrowNotImplementedError as error:
-                raise UnsupportedError("pyarrow cannot read this type of column") from error
-            except pa.ArrowInvalid as error:
-                raise FormatError("pyarrow cannot read the pages") from error
-            except UnicodeDecodeError as error:  # in a column name
-                raise FormatError("pyarrow cannot read the schema") from error
 
     def _has_dictionary(self, row_group: int, column: LeafColumn) -> bool:
         """Whether pyarrow can leave the values of a column chunk in its dictionary."""
