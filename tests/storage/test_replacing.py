@@ -4,7 +4,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -374,14 +374,17 @@ def test_a_job_of_a_dead_process_that_had_ended_keeps_its_files(local, dead, mon
     assert local.staged() == [] and local.values() == [2]
 
 
-def test_a_job_that_commits_and_dies_after_it_was_listed_is_not_rolled_back(local, dead,
-                                                                            monkeypatch):
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_a_job_that_commits_and_dies_after_it_was_listed_is_not_rolled_back(
+        local, dead, monkeypatch, is_silent):
     local.write(1)
-    job = dead_job(local, dead)
+    job = local.job() if is_silent else dead_job(local, dead)
     monkeypatch.setattr(job, "_complete", lambda record: None)
     listed = read_jobs(local.filesystem, local.folder)[job.id]
     job.commit([local.stage(job, 2)])
-    EndingJob(local.filesystem, local.folder, job.id).take_back(listed, datetime.now(UTC))
+    listed.given_up = is_silent
+    EndingJob(local.filesystem, local.folder, job.id).take_back(
+        listed, datetime.now(UTC) + timedelta(days=9))
     local.job().abort()
     assert local.outcome() == [1, 2]
 
