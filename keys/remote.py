@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import contextvars
 import os
 import random
+import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from time import sleep
 from typing import Any, TypeVar
@@ -17,6 +20,7 @@ from secure_bloom.keys.kms import KmsClient
 #: The most bytes that are read of one response. A result has a few hundred; an error may be a page.
 LONGEST_RESPONSE = 2**20
 _LONGEST_PAUSE = 10  # seconds, between two attempts
+_LONGEST_ATTEMPT = 10  # timeouts: each is for a part of a response, and a byte is a part
 
 _Result = TypeVar("_Result")
 
@@ -62,14 +66,34 @@ class RemoteKms(KmsClient):
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
         """See :meth:`KmsClient.wrap_key`."""
         with self._located(master_key_identifier):
-            return self._wrap(bytes(key_bytes), master_key_identifier)
+            return self._in_time(lambda: self._wrap(bytes(key_bytes), master_key_identifier))
 
     def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
         """See :meth:`KmsClient.unwrap_key`."""
         if isinstance(wrapped_key, bytes):
             wrapped_key = wrapped_key.decode("ascii", "replace")
         with self._located(master_key_identifier):
-            return self._unwrap(wrapped_key, master_key_identifier)
+            return self._in_time(lambda: self._unwrap(wrapped_key, master_key_identifier))
+
+    def _in_time(self, call: Callable[[], _Result]) -> _Result:
+        """Return the result of a call; raise KmsUnavailableError if it has none after all attempts.
+
+        A server that sends a byte now and then could make it wait for days.
+        """
+        longest = self.attempts * (_LONGEST_ATTEMPT * self.timeout + 2 * _LONGEST_PAUSE)
+        result, run = Future[_Result](), contextvars.copy_context().run
+
+        def work() -> None:
+            try:
+                result.set_result(run(call))
+            except BaseException as error:
+                result.set_exception(error)
+
+        threading.Thread(target=work, daemon=True).start()
+        if not wait([result], longest).done:
+            raise KmsUnavailableError(f"no whole response within {longest:g} seconds; check the "
+                                      "address and the network, or try again later")
+        return result.result()
 
     @contextmanager
     def _located(self, name: str) -> Iterator[None]:

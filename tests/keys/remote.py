@@ -5,6 +5,7 @@ The tests of a client import all of this, and have a fixture ``service``.
 
 import pickle
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from secure_bloom.errors import (
     KmsUnavailableError,
     MissingExtraError,
 )
+from secure_bloom.keys import remote
 from secure_bloom.keys.remote import RemoteKms, decoded
 from tests.cases import for_each
 from tests.keys.checks import (
@@ -30,8 +32,8 @@ from tests.keys.checks import (
 )
 from tests.peers.loopback import Loopback, answer, slow
 
-__all__ = ["test_a_fork_opens_connections_of_its_own", "test_answers_of_something_else",
-           "test_files", "test_limits_that_are_refused",
+__all__ = ["test_a_fork_opens_connections_of_its_own", "test_a_server_that_never_ends_its_response",
+           "test_answers_of_something_else", "test_files", "test_limits_that_are_refused",
            "test_names_that_no_key_can_have_are_not_sent", "test_other_processes",
            "test_responses_that_are_too_long", "test_slow_for_good", "test_threads",
            "test_what_is_wrapped_is_unwrapped", "test_what_others_have_wrapped_is_not_sent",
@@ -89,6 +91,20 @@ def test_slow_for_good(service, pauses):
         refused(KmsUnavailableError, lambda: service.client(timeout=0.3, attempts=2).wrap_key(
             KEY, service.names[0]), "no response", secrets=service.secrets)
     assert len(service.server.requests) == 2
+
+
+def test_a_server_that_never_ends_its_response(service, monkeypatch):
+    """Each part of it comes in time."""
+    monkeypatch.setattr(remote, "_LONGEST_ATTEMPT", 0)
+    monkeypatch.setattr(remote, "_LONGEST_PAUSE", 0.1)
+    ended = threading.Event()
+    service.server.always = lambda request: ended.wait(60)
+    try:
+        refused(KmsUnavailableError, lambda: service.client(timeout=60, attempts=1).wrap_key(
+            KEY, service.names[0]), "no whole response", secrets=service.secrets)
+        assert not ended.is_set()
+    finally:
+        ended.set()
 
 
 #: in the form that one of the services would use
