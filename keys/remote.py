@@ -90,7 +90,7 @@ class RemoteKms(KmsClient):
                 result.set_exception(error)
 
         threading.Thread(target=work, daemon=True).start()
-        if not wait([result], longest).done:
+        if not wait([result], min(longest, threading.TIMEOUT_MAX)).done:
             raise KmsUnavailableError(f"no whole response within {longest:g} seconds; check the "
                                       "address and the network, or try again later")
         return result.result()

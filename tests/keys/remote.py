@@ -33,7 +33,8 @@ from tests.keys.checks import (
 from tests.peers.loopback import Loopback, answer, slow
 
 __all__ = ["test_a_fork_opens_connections_of_its_own", "test_a_server_that_never_ends_its_response",
-           "test_answers_of_something_else", "test_files", "test_limits_that_are_refused",
+           "test_answers_of_something_else", "test_files", "test_limits_of_years",
+           "test_limits_that_are_refused",
            "test_names_that_no_key_can_have_are_not_sent", "test_other_processes",
            "test_responses_that_are_too_long", "test_slow_for_good", "test_threads",
            "test_what_is_wrapped_is_unwrapped", "test_what_others_have_wrapped_is_not_sent",
@@ -91,6 +92,11 @@ def test_slow_for_good(service, pauses):
         refused(KmsUnavailableError, lambda: service.client(timeout=0.3, attempts=2).wrap_key(
             KEY, service.names[0]), "no response", secrets=service.secrets)
     assert len(service.server.requests) == 2
+
+
+def test_limits_of_years(service):
+    client = service.client(timeout=1e9, attempts=1000)
+    assert client.unwrap_key(client.wrap_key(KEY, service.names[0]), service.names[0]) == KEY
 
 
 def test_a_server_that_never_ends_its_response(service, monkeypatch):
