@@ -2,9 +2,10 @@
 
 Compared with rewriting the one file that has the person, which pyarrow reads and ``write_table``
 writes without them, and with Spark's own reader and writer, which read and write the whole folder.
-``erase`` also finds the file, verifies that the person is gone, and forgets them in the index, for
-which all segments are merged. ``found in the files``: it opens all files twice instead of asking
-the index. Most files are hard links to a few, which changes nothing for any contestant.
+``erase`` also finds the file, searches the dictionaries of all files for the values of the erased
+row, forgets the person in the index, and verifies that they are gone. ``found in the files``: it
+prunes all files twice instead of asking the index. Most files are hard links to a few, which
+changes nothing for any contestant.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from secure_bloom.erasing.search import Occurrences
 from secure_bloom.errors import error_location
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.reading.open_file import OpenFile
+from secure_bloom.storage.versions import FileVersion
 from secure_bloom.storage.visibility import parquet_files
 
 Outcome = TypeVar("Outcome")
@@ -34,10 +35,13 @@ class LeftoverSearch:
     def __init__(self, filesystem: pa_fs.FileSystem, path: str, keys: Keys, files_at_once: int):
         self._filesystem, self._path, self._keys = filesystem, path, keys
         self._files_at_once = files_at_once
+        # of files without such values, which need not be searched again for the verification
+        self._searched: dict[str, FileVersion] = {}
 
     def removed(self, erased: ErasedValues, found: Occurrences) -> RemovedValues:
         """Return the values of the rows to erase, as far as dictionaries may keep them."""
         removed = RemovedValues()
+        self._searched.clear()
         if not found.found_rows:
             return removed
 
@@ -50,10 +54,15 @@ class LeftoverSearch:
         return removed
 
     def add_to(self, found: Occurrences, removed: RemovedValues) -> None:
-        """Add the row groups in which such values are left."""
+        """Add the row groups in which such values are left; ``removed`` are those found last."""
         def look(file: OpenFile, path: str) -> tuple[int, list[int]]:
-            skip = found.files.get(path, ())
-            return file.num_rows, groups_with_removed(file, removed, skip)
+            version, skip = file.version, found.files.get(path, ())
+            if version is not None and version == self._searched.get(path):
+                return file.num_rows, []
+            groups = groups_with_removed(file, removed, skip)
+            if not groups and not skip and version is not None and version.tag is not None:
+                self._searched[path] = version
+            return file.num_rows, groups
 
         paths = parquet_files(self._filesystem, self._path) if removed else []
         for path, (rows, groups) in self._each(look, paths).items():

@@ -137,6 +137,23 @@ def test_a_value_written_meanwhile_is_found_in_a_dictionary(lake, monkeypatch):
     assert ": 1 row group (in a dictionary). Run it again" in render_erasure(result)
 
 
+def test_another_value_of_the_row_is_found_in_a_file_that_was_replaced_meanwhile(lake, monkeypatch):
+    from secure_bloom.erasing import erasure
+    change, path = erasure.Erasure._change, lake / "other.parquet"
+    others = _table(200).set_column(0, "ssn", pa.array(PEOPLE[200:]).dictionary_encode())
+    pq.write_table(others.select(["ssn", "id"]), path)
+
+    def change_and_replace(self, *arguments):
+        changed = change(self, *arguments)
+        pq.write_table(others, lake / "new")
+        (lake / "new").rename(path)
+        return changed
+
+    monkeypatch.setattr(erasure.Erasure, "_change", change_and_replace)
+    result = erase(lake, "ssn", PEOPLE[GONE], max_share=1)
+    assert not result.ok and result.absence.found_dictionaries == 1
+
+
 def test_a_file_that_is_replaced_by_a_shorter_one_during_the_search_is_searched_again(
         lake, monkeypatch):
     from secure_bloom.erasing import erasure
