@@ -65,7 +65,8 @@ def dictionary_values(file: OpenFile, chunk: ColumnChunk) -> list[pa.Array] | No
         with pyarrow_errors(file.name, file.keys), column_errors("dictionary page"):
             files = [pq.ParquetFile(pa.BufferReader(content), coerce_int96_timestamp_unit=unit)
                      for unit in units]
-            arrays = [one.read().column(0).combine_chunks() for one in files]
+            # The caller has threads: more of them, for a few values, would only wait.
+            arrays = [one.read(use_threads=False).column(0).combine_chunks() for one in files]
         if any(len(array) != page.num_values for array in arrays):
             raise FormatError("the dictionary page does not have as many values as it claims")
         return [with_arrow_type(array, arrow_type(file, chunk.column)) for array in arrays]

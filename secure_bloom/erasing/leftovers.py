@@ -53,14 +53,15 @@ class RemovedValues:
 
     def among(self, column: str, values: pa.Array) -> pa.Array:
         """Return which of these values erased rows had; all, if their types cannot be compared."""
-        found = pa.array([False] * len(values))
+        found = None
         for known in self._values.get(column, ()):
             try:
                 same = known if known.type.equals(values.type) else known.cast(values.type)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
                 return values
-            found = pc.or_(found, pc.is_in(values, same))
-        return values.filter(found)
+            here = pc.is_in(values, same)
+            found = here if found is None else pc.or_(found, here)
+        return values.slice(0, 0) if found is None else values.filter(found)
 
 
 def erased_in_dictionaries(file: OpenFile, erased: ErasedValues, skip: Collection[int]) \
