@@ -95,7 +95,7 @@ class ColumnHashes:
             if len(leaf.dictionary) > _SPARSE * len(leaf):
                 [leaf] = compact_dictionaries(pa.record_batch([leaf], ["leaf"]), nothing).columns
             self._entries = leaf.dictionary, hash_stored(leaf.dictionary, as_stored)
-        return self._entries[1][np.asarray(leaf.indices.drop_null())]
+        return self._entries[1][np.from_dlpack(leaf.indices.drop_null())]  # without pandas
 
     def _batches(self, row_group: int, column: LeafColumn, int96_unit: str = "ns") \
             -> Iterator[pa.Array]:

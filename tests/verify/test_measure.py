@@ -10,6 +10,7 @@ from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.sbbf.hashing import hash_stored
 from secure_bloom.sbbf.sizing import false_positive_deviation, false_positive_probability
 from secure_bloom.verify.measure import ColumnHashes, DistinctHashes, measure_false_positives
+from tests.support import run_python
 
 
 def random_hashes(count: int, seed: int = 2) -> np.ndarray:
@@ -52,6 +53,21 @@ def test_each_value_is_hashed_in_order(tmp_path, limit, is_dictionary_in_arrow):
         found = np.concatenate([one for _, one in ColumnHashes(file).read(0, column)])
     values = pa.array([entries[code] for code in codes if code is not None])
     assert np.array_equal(found, hash_stored(values, column.type))
+
+
+def test_to_hash_a_dictionary_needs_no_pandas(tmp_path):
+    """Nor does an update of an index, or attaching a filter, which wait for the import."""
+    path = tmp_path / "a.parquet"
+    write(path, [0, 1, 0], ["x", "y"]).close()
+    code = f"""
+import sys
+from secure_bloom.reading.open_file import OpenFile
+from secure_bloom.verify.measure import ColumnHashes
+with OpenFile({str(path)!r}) as file:
+    print(sum(rows for rows, _ in ColumnHashes(file).read(0, file.columns[0])))
+print("pandas" in sys.modules)
+"""
+    assert run_python(code).split() == ["3", "False"]
 
 
 def test_distinct_values_are_counted_or_estimated():
