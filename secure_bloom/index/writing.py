@@ -120,22 +120,14 @@ class WrittenIndexes:
                 _warn(job, column, error)
                 continue
             updated.append(column)
-            if newest is not None and _may_be_trusted(newest):
+            if newest is None:
+                continue
+            if _may_be_trusted(newest):
                 exclusive.append(column)
-            if newest is None or len(newest.body.segments) < FAN_OUT:
-                continue  # without opening them
-            try:
-                if merge_tiers(Table(job.filesystem, job.table), folder, kms, _BUDGET):
-                    vacuum(folder, kms)
-            except Exception as error:
-                _log.warning("%s", IndexWarning(f"{folder.path}: small segments of the index could "
-                                                f"not be merged, or removed: {error}"))
-        try:
-            if exclusive:
-                trust_again(Table(job.filesystem, job.table), exclusive, kms)
-        except Exception as error:
-            _log.warning("%s", IndexWarning(f"{job.table}: lookups list the table until its "
-                                            f"indexes are updated: {error}"))
+            if len(newest.body.segments) >= FAN_OUT:
+                _merge(job, folder, kms)
+        if exclusive:
+            _trust_again(job, exclusive, kms)
         return updated
 
 
@@ -238,6 +230,23 @@ def _opened(folder: IndexFolder, master_key: str | None, kms: CachedKms | None) 
                        first=lambda: new_manifest(folder.column, master_key, kms, False))
     assert manifest is not None  # there was one, or it was created
     return manifest
+
+
+def _merge(job: Job, folder: IndexFolder, kms: CachedKms | None) -> None:
+    try:
+        if merge_tiers(Table(job.filesystem, job.table), folder, kms, _BUDGET):
+            vacuum(folder, kms)
+    except Exception as error:
+        _log.warning("%s", IndexWarning(f"{folder.path}: small segments of the index could not be "
+                                        f"merged, or removed: {error}"))
+
+
+def _trust_again(job: Job, columns: Iterable[str], kms: CachedKms | None) -> None:
+    try:
+        trust_again(Table(job.filesystem, job.table), columns, kms)
+    except Exception as error:
+        _log.warning("%s", IndexWarning(f"{job.table}: lookups list the table until its indexes "
+                                        f"are updated: {error}"))
 
 
 def _may_be_trusted(manifest: Manifest) -> bool:

@@ -24,6 +24,7 @@ from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.inside import check_below
 from secure_bloom.storage.leftovers import remove_leftovers_of
+from secure_bloom.storage.local_files import LEFT_AS_IT_IS
 from secure_bloom.storage.many_files import Advance, ManyFiles, result_on_error
 from secure_bloom.storage.rewrite import Rewrite
 from secure_bloom.storage.visibility import parquet_files
@@ -129,7 +130,7 @@ def _change(filesystem: pa_fs.FileSystem, folder: str, path: str, keys: Keys, pl
     with Rewrite(filesystem, path, folder=folder) as rewrite, \
             OpenFile(path, keys, filesystem=filesystem) as file:
         if rewrite.source.version != file.version:  # or a link has a new target
-            raise ChangedMeanwhileError("the file was changed in the meantime; it is left as it is")
+            raise ChangedMeanwhileError(LEFT_AS_IT_IS)
         with file.one_version():
             plan = planner(file)
             if not plan:

@@ -21,6 +21,7 @@ from functools import lru_cache
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError, UnsupportedError
+from secure_bloom.storage.local_files import LEFT_AS_IT_IS
 from secure_bloom.storage.table_names import relative_path, table_of
 from secure_bloom.storage.versions import DESCRIPTORS, local_path, without_subtree
 
@@ -70,8 +71,7 @@ def check_opened(filesystem: pa_fs.FileSystem, table: str, path: str, descriptor
     except OSError:
         is_same = False
     if not is_same:
-        raise ChangedMeanwhileError("the file was changed in the meantime; it is left as it is",
-                                    file=path)
+        raise ChangedMeanwhileError(LEFT_AS_IT_IS, file=path)
 
 
 def table_and_name(filesystem: pa_fs.FileSystem, folder: str, within: str | None = None) \

@@ -18,7 +18,8 @@ from typing import BinaryIO
 from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError
 
 LONGEST_WAIT = 60.0  #: seconds for the lock of a folder
-#: a message for that
+#: messages of those who change files
+LEFT_AS_IT_IS = "the file was changed in the meantime; it is left as it is"
 LOCKED = "another program has locked this folder for a minute: end it (see fuser), and try again"
 _PAUSE = 0.002  # seconds between two attempts
 _ACL = "system.posix_acl_access"
@@ -70,8 +71,7 @@ class Replacement:
             return
         source, target = map(os.path.basename, (self.file.name, self._path))
         if not _is_in(folder, target, self._replaced):
-            raise ChangedMeanwhileError("the file was changed in the meantime; it is left as it is",
-                                        file=self._path)
+            raise ChangedMeanwhileError(LEFT_AS_IT_IS, file=self._path)
         os.replace(source, target, src_dir_fd=folder, dst_dir_fd=folder)
 
     def drop(self) -> None:

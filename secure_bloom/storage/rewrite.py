@@ -20,7 +20,7 @@ from secure_bloom.errors import ChangedMeanwhileError, UnsupportedError
 from secure_bloom.storage.copying import copy_range
 from secure_bloom.storage.files import Output, Source, open_output
 from secure_bloom.storage.inside import check_opened, delete_file
-from secure_bloom.storage.local_files import remove_checksum
+from secure_bloom.storage.local_files import LEFT_AS_IT_IS, remove_checksum
 from secure_bloom.storage.table_names import table_of
 
 _ZEROS = 8 * 1024 * 1024  # bytes at a time
@@ -158,8 +158,7 @@ class Rewrite:
         from secure_bloom.storage.claims import is_being_replaced  # not to read key material
         if is_being_replaced(self._filesystem, self._path, self._table) \
                 or self.source.is_replaced():
-            raise ChangedMeanwhileError("the file was changed in the meantime; it is left as it is",
-                                        file=self._path)
+            raise ChangedMeanwhileError(LEFT_AS_IT_IS, file=self._path)
 
     def _copy(self, output: Output, start: int, end: int) -> None:
         if copy_range(self.source.file, self.source.read_at, output, start, end) < end:
