@@ -38,7 +38,7 @@ _HOME = {
     "Finding": "secure_bloom.findings",
     "Keyring": "secure_bloom.keys.keyring",
     "MaintainResult": "secure_bloom.maintain.folders",
-    "PageReads": "secure_bloom.reading.matching_rows",
+    "PageReads": "secure_bloom.reading.page_reads",
     "ParquetFile": "secure_bloom.reader",
     "ParquetWriter": "secure_bloom.writer",
     "Policy": "secure_bloom.policy.policy",
@@ -110,7 +110,7 @@ if TYPE_CHECKING:  # the same names, for mypy, pyright and editors
     from secure_bloom.parquet.bloom_filter import BloomFilterInfo as BloomFilterInfo
     from secure_bloom.policy.policy import Policy as Policy
     from secure_bloom.reader import ParquetFile as ParquetFile
-    from secure_bloom.reading.matching_rows import PageReads as PageReads
+    from secure_bloom.reading.page_reads import PageReads as PageReads
     from secure_bloom.reencryption.operations import decrypt as decrypt
     from secure_bloom.reencryption.operations import encrypt as encrypt
     from secure_bloom.reencryption.operations import reencrypt as reencrypt

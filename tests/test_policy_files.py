@@ -25,6 +25,7 @@ from secure_bloom import (
 from secure_bloom.arrow import encrypted_columns
 from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.datasets.search import Search
+from secure_bloom.datasets.searched_rows import SearchedRows
 from secure_bloom.errors import AuthenticationError, PolicyError
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet import schema
@@ -341,7 +342,7 @@ def test_a_plaintext_file_that_takes_the_place_of_one_that_was_checked_is_refuse
     write_table(pa.table({"city": ["planted"]}), tmp_path / "b.parquet")
     for read in (dataset.to_table, dataset.count_rows, lambda: dataset.head(9),
                  lambda: list(dataset.get_fragments()),
-                 lambda: list(search.rows("planted").batches())):
+                 lambda: list(SearchedRows(search, "planted").batches())):
         with pytest.raises(AuthenticationError, match="other files") as raised:
             read()
         assert raised.value.file == str(tmp_path / "b.parquet")

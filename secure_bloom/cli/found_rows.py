@@ -17,6 +17,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.cli.row_formats import Sink, formula_columns, json_rows, write_rows
 from secure_bloom.cli.shared import echo, print_json
 from secure_bloom.datasets.search import FailedFile, Search
+from secure_bloom.datasets.searched_rows import SearchedRows
 from secure_bloom.display import is_terminal, listed
 from secure_bloom.pruning.predicates import find_field
 from secure_bloom.sbbf.parsing import parse_values
@@ -43,7 +44,7 @@ class FoundRows:
         self._search, self._failed = search, failed
         values = values_for(texts, search.column, search.schema) if search.is_known else []
         self._num_values = len(set(texts))
-        self._rows = search.rows(values)
+        self._rows = SearchedRows(search, values)
         self._found = self._rows.batches()
         self._batches = self._counted(self._found)
         self._places: list[dict[str, Any]] = []

@@ -11,6 +11,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.arrow.masking import OnMissingKey
 from secure_bloom.datasets.dataset_file import OutdatedError
 from secure_bloom.datasets.search import OnError, Search
+from secure_bloom.datasets.searched_rows import SearchedRows
 from secure_bloom.datasets.sources import DatasetSource
 from secure_bloom.errors import ChangedMeanwhileError
 from secure_bloom.keys.retrieval import Keys
@@ -105,7 +106,7 @@ def find(source: DatasetSource, column: str, values: object, keys: Keys = None, 
                         on_missing_key=on_missing_key,
                         on_error=on_error, advance=advance, index=index,
                         values_for=lambda _: values)
-        rows = search.rows(values)
+        rows = SearchedRows(search, values)
         return pa.Table.from_batches(rows.batches(), rows.schema)
 
     if isinstance(values, Iterator):

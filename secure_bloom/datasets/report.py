@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from secure_bloom.display import Result, count
 from secure_bloom.pruning.predicates import Predicate
-from secure_bloom.reading.matching_rows import PageReads
+from secure_bloom.reading.page_reads import PageReads
 
 _WIDTH = 100  # characters of the picture
 _MOST_PICTURED = 100_000  # row groups that are skipped together; their number may be a mere claim

@@ -1,8 +1,8 @@
-"""The search for rows of some values: in which files, and the rows of each."""
+"""The files in which rows of some values are searched."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -10,27 +10,14 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from secure_bloom.arrow.char_columns import common_length, length_in_file, padded
-from secure_bloom.arrow.decryption import SharedDecryption
-from secure_bloom.arrow.dictionaries import filtered_rows, nothing
-from secure_bloom.arrow.few_row_groups import FilePart
-from secure_bloom.arrow.masking import OnMissingKey, is_masking, masked_schema, warn_of_missing_keys
-from secure_bloom.arrow.pages import pyarrow_errors
-from secure_bloom.arrow.row_filter import RowFilter
-from secure_bloom.arrow.schema import without_values
-from secure_bloom.datasets.dataset_file import (
-    SOURCE_SCHEMA,
-    DatasetFile,
-    FileAccess,
-    OpenedFile,
-)
+from secure_bloom.arrow.masking import OnMissingKey, is_masking
+from secure_bloom.datasets.dataset_file import DatasetFile, FileAccess
 from secure_bloom.datasets.index_use import index_use
-from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns, find_masked
-from secure_bloom.datasets.report import INDEX, ScanReport, describe
-from secure_bloom.datasets.scan import Scan, inspected
+from secure_bloom.datasets.scan import inspected
 from secure_bloom.datasets.schemas import common_schema
 from secure_bloom.datasets.selection import Selection
 from secure_bloom.datasets.sources import DatasetSource, Files, FilesRequest, find_files
-from secure_bloom.display import count, shown_path, without_credentials
+from secure_bloom.display import shown_path, without_credentials
 from secure_bloom.errors import (
     ColumnError,
     SecureBloomError,
@@ -50,8 +37,6 @@ from secure_bloom.sbbf.probes import is_scalar
 from secure_bloom.sbbf.scalars import plain_values
 from secure_bloom.storage.files import FilePath
 from secure_bloom.storage.many_files import NO_FAULT_OF_A_FILE, Advance
-from secure_bloom.storage.threads import in_order, pool_for
-from secure_bloom.storage.versions import until_unchanged
 
 if TYPE_CHECKING:
     from secure_bloom.index.known_files import KnownFiles
@@ -83,7 +68,7 @@ class Search:
     The parameters are those of :func:`secure_bloom.find`. With ``opens_all``, the footer of each
     file is read and compared with what an index says of it, as with a requirement: anyone who can
     write to the folder may have put the index there. With ``values_for``, which returns the values
-    for the schema of the files, only :meth:`rows` of these may be asked for: files without them may
+    for the schema of the files, only the rows of these may be asked for: files without them may
     be left out.
 
     Attributes
@@ -144,11 +129,10 @@ class Search:
         self.files, self.schema = self._of_one_schema(files, found.partition_schema) if files \
             else ([], common_schema([], self._needed_parts(known), found.partition_schema))
 
-    def rows(self, values: object) -> SearchedRows:
-        """Return the rows to find; the errors are those of :func:`secure_bloom.find`."""
+    def condition(self, values: object) -> list[list[Predicate]]:
+        """Return the condition of the rows to find."""
         given = _as_list(values)
-        return SearchedRows(self, self._condition(given, self.char_lengths(given)),
-                            self.schema.names if self.columns is None else self.columns)
+        return self._condition(given, self.char_lengths(given))
 
     def _condition(self, given: list[Any], lengths: frozenset[int]) -> list[list[Predicate]]:
         given = [*given, *(one for value in given for one in padded(value, lengths))]
@@ -267,126 +251,3 @@ class Search:
 def _as_list(values: object) -> list[Any]:
     wanted: Any = [values] if is_scalar(values) else values
     return plain_values(wanted)
-
-
-class SearchedRows:
-    """The rows of the values that are looked for, one batch at a time.
-
-    Attributes
-    ----------
-    schema : pyarrow.Schema
-        Of the rows that are returned.
-    report : ScanReport
-        What has been read and skipped so far. Files that could not be opened are not counted.
-    """
-
-    def __init__(self, search: Search, condition: list[list[Predicate]], columns: list[str]):
-        self._search, self.report = search, ScanReport(describe(condition))
-        self._filters: list[RowFilter] = []
-        self._shared = SharedDecryption()
-        self.schema, self._masking = SOURCE_SCHEMA, NOT_MASKED
-        if not search.is_known:  # nothing is known about columns
-            return
-        row_filter = RowFilter(condition, search.schema)
-        self._filters = [row_filter]
-        self._schema = _with_source(search.schema, [*columns, *row_filter.columns])
-        self._masking = self._masked(columns)
-        fields = [without_values(self._schema.field(name)) for name in columns]
-        self.schema = masked_schema(pa.schema([*SOURCE_SCHEMA, *fields]), self._masking.num_files)
-
-    def batches(self) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the rows, in the order of files and row groups; a batch is of one row group.
-
-        Before a batch is yielded, it is checked to be of the version that was opened.
-        """
-        search, access = self._search, self._search.access
-        if search.narrowed is not None:
-            self.report.add_skipped(INDEX, search.narrowed.num_files,
-                                    search.narrowed.num_row_groups, search.narrowed.num_bytes)
-        if not search.files:
-            return
-        scan = Scan(search.files, access, self._schema, self._filters, self.report, self._masking,
-                    search.selection)
-        done = search.num_files - len(search.files) / 2
-        with pool_for(access.filesystem) as pool:
-            look = partial(self._look, scan)
-            candidates = scan.candidates()
-            done += (len(search.files) - len(candidates)) / 2
-            for looked in in_order(pool, look, candidates):
-                if isinstance(looked, FailedFile):
-                    search.fail(looked)
-                else:
-                    opened, outcomes = looked
-                    scan.count(opened, outcomes)
-                    try:
-                        yield from self._of_file(scan, opened, done)
-                    finally:
-                        opened.close()
-                done += 0.5
-                search.tell(done)
-
-    def _masked(self, columns: list[str]) -> MaskedColumns:
-        """Find the masked columns; those of files that cannot be opened are found out later."""
-        search = self._search
-        if search.access.on_missing_key != "null":
-            return NOT_MASKED
-        compared = {name for one in self._filters for name in one.columns}
-
-        def each(work: Callable[[DatasetFile], Any], files: list[DatasetFile]) -> Iterator[Any]:
-            def attempt(file: DatasetFile) -> Any:
-                return search.attempt(file.path, lambda: work(file))
-
-            for found in in_order(pool, attempt, files):
-                yield () if isinstance(found, FailedFile) else found
-
-        with pool_for(search.access.filesystem) as pool:
-            found = find_masked(search.files, self._filters,
-                                [name for name in columns if name not in compared], [], each)
-        warn_of_missing_keys(found.num_files, count(search.num_files, "file"))
-        return found
-
-    def _look(self, scan: Scan, file: DatasetFile) -> Any:
-        return self._search.attempt(file.path, lambda: until_unchanged(lambda: scan.look(file)))
-
-    def _of_file(self, scan: Scan, opened: OpenedFile, done: float) -> Iterator[pa.RecordBatch]:
-        path = opened.dataset_file.path
-        parts = self._search.attempt(path, lambda: opened.parts(
-            self._shared, self._schema.names, scan.matching))
-        if isinstance(parts, FailedFile):
-            self._search.fail(parts)
-            return
-        for number, part in enumerate(parts, 1):
-            found = self._search.attempt(path, partial(self._of_row_group, scan, opened, part))
-            if isinstance(found, FailedFile):
-                self._search.fail(found)
-                return
-            yield from found
-            self._search.tell(done + number / len(parts) / 2)
-
-    def _of_row_group(self, scan: Scan, opened: OpenedFile,
-                      part: FilePart) -> list[pa.RecordBatch]:
-        [row_filter] = self._filters
-        found = []
-        with opened.source.one_version(), \
-                pyarrow_errors(opened.dataset_file.path, self._search.access.keys):
-            for batch in scan.rows_of([part], opened.masked, None, {}):
-                holds = row_filter.holds(batch)
-                if holds.true_count:  # what is found is handed over: nothing else is in it
-                    rows = filtered_rows(batch.select(self.schema.names), holds, nothing)
-                    found.append(pa.RecordBatch.from_arrays(rows.columns, schema=self.schema))
-        opened.check()
-        return found
-
-
-def _with_source(schema: pa.Schema, names: list[str]) -> pa.Schema:
-    """Return a schema of some columns, behind those of the source."""
-    fields = []
-    for name in dict.fromkeys(names):
-        if name in SOURCE_SCHEMA.names:
-            raise ColumnError("find returns a column of this name, which says where a row was "
-                              "found; choose other columns, or use secure_bloom.dataset",
-                              column=name)
-        if len(schema.get_all_field_indices(name)) != 1:
-            raise ColumnError("several columns have this name", column=name)
-        fields.append(schema.field(name))
-    return pa.schema([*SOURCE_SCHEMA, *fields])

@@ -3,7 +3,7 @@
 The filter is true for every row for which Arrow, in memory, evaluates the Expression to true. Parts
 that are not understood are treated as true, so they rule nothing out. The predicates are exact
 (:mod:`secure_bloom.pruning.predicates`), and Arrow first casts both sides to a common type. So a
-comparison is used only if that cast keeps all values; :func:`_exact_values` lists these cases.
+comparison is used only if that cast keeps all values; :func:`.exact_values` lists these cases.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from secure_bloom.pruning.exact_values import exact_values, keeps_values, kind_of, rounds_set
 from secure_bloom.pruning.expression_tree import Call, Field, Literal, Node, parse, walk
 from secure_bloom.pruning.predicates import Condition, Predicate, fields_at
 from secure_bloom.pruning.value_list import ValueList
-from secure_bloom.sbbf.arrow_types import UNIT_NANOS, is_text_or_bytes, plain_type
-from secure_bloom.sbbf.scalars import plain_value
+from secure_bloom.sbbf.arrow_types import plain_type
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -62,7 +62,7 @@ def is_exactly_in(tree: Node | None, schema: pa.Schema) -> bool:
     match tree:
         case Call("is_in", [Field((name,))], options) if schema.get_field_index(name) >= 0:
             t = schema.field(name).type
-            return options["value_set"].values.type.equals(t) and _kind(t) in ("integer", "bytes")
+            return options["value_set"].values.type.equals(t) and kind_of(t) in ("integer", "bytes")
     return False
 
 
@@ -119,7 +119,7 @@ def usable_for(alternatives: Alternatives, schema: pa.Schema, file_schema: pa.Sc
         if not found or not wanted:  # null in the whole file; or a partition column
             return True
         return len(found) == len(wanted) == 1 and found[0].parts == wanted[0].parts \
-            and _keeps_values(plain_type(found[0].type), plain_type(wanted[0].type))
+            and keeps_values(plain_type(found[0].type), plain_type(wanted[0].type))
 
     usable = {column: is_usable(column) for column in {
         p.column for alternative in alternatives for p in alternative}}
@@ -213,9 +213,9 @@ class _Reading:
         if not literal.is_valid:
             return []
         t = self._type_of(field)
-        if t is None or _kind(literal.type) is None:
+        if t is None or kind_of(literal.type) is None:
             return None
-        values = _exact_values(pa.array([literal], literal.type), t)
+        values = exact_values(pa.array([literal], literal.type), t)
         if values is None or (op == "!=" and values[0] != values[0]):  # NaN != NaN in Arrow
             return None
         return [[Predicate(field.dotted, op, values[0])]]
@@ -224,13 +224,13 @@ class _Reading:
         items, on_null = options["value_set"].values, options["null_matching_behavior"].as_py()
         t = self._type_of(field)
         if t is None or on_null not in _NULL_BEHAVIORS or (
-                _kind(items.type) is None and items.type not in (pa.null(), t)):
+                kind_of(items.type) is None and items.type not in (pa.null(), t)):
             return None  # such as UUIDs: a number that cannot be one becomes null, and matches null
         alternatives = []
         if items.null_count < len(items):
-            if _kind(items.type) is None or _rounds_set(items.type, plain_type(t)):
+            if kind_of(items.type) is None or rounds_set(items.type, plain_type(t)):
                 return None
-            if (values := _exact_values(items.drop_null(), t)) is None:
+            if (values := exact_values(items.drop_null(), t)) is None:
                 return None
             alternatives.append([Predicate(field.dotted, "in", ValueList(values))])
         if on_null == _MATCH_NULLS and items.null_count:
@@ -303,99 +303,3 @@ def _size(alternatives: list[list[Predicate]]) -> int:
     """Return the number of values."""
     return sum(len(p.value) if p.op == "in" else 1 for alternative in alternatives
                for p in alternative)
-
-
-# --- comparisons in which Arrow's casts change no value ------------------------------------------
-
-def _exact_values(array: pa.Array, column_type: pa.DataType) -> list[Any] | None:
-    """Return literals without nulls in the form of a Predicate, in the order of the array.
-
-    None if Arrow might not compare them exactly with a column of this type.
-    """
-    source = array.type
-    t = column_type.value_type if pa.types.is_dictionary(column_type) else column_type
-    kinds = _kind(source), "bytes" if is_text_or_bytes(t) else _kind(t)
-    if kinds[0] != kinds[1] and kinds not in _OTHER_KINDS and not pa.types.is_null(t):
-        return None
-    if kinds[1] == "decimal" and not _have_common_decimal(source, t):
-        return None
-    values = _plain_values(array)
-    if values is None or (kinds == ("integer", "float") and any(
-            abs(value) > _LARGEST_INTEGER[t.bit_width] for value in values)):
-        return None
-    if kinds[1] in _CLOCKS and source != t and not all(map(_fits_in_nanoseconds, values)):
-        return None
-    return values
-
-
-def _rounds_set(source: pa.DataType, t: pa.DataType) -> bool:
-    """Whether Arrow may round the values of a set to the type of the column."""
-    kinds = _kind(source), _kind(t)
-    return kinds == ("timestamp", "date") or (
-        kinds == ("float", "float") and source.bit_width > t.bit_width)
-
-
-#: of literal and column; half floats, literals that are views, and extension types are omitted
-_OTHER_KINDS = {("integer", "float"), ("integer", "decimal"), ("bytes", "fixed"),
-                ("date", "timestamp"), ("timestamp", "date")}
-_CLOCKS = ("date", "timestamp", "zoned timestamp", "duration")
-_LARGEST_INTEGER = {32: 2**24, 64: 2**53}  # by width of the floating-point type
-
-
-def _kind(t: pa.DataType) -> str | None:
-    for kind, is_kind in _KINDS.items():
-        if is_kind(t):
-            return kind
-    return None
-
-
-_KINDS: dict[str, Callable[[pa.DataType], bool]] = {
-    "integer": pa.types.is_integer, "boolean": pa.types.is_boolean,
-    "float": lambda t: pa.types.is_float32(t) or pa.types.is_float64(t),
-    "decimal": pa.types.is_decimal,
-    "bytes": lambda t: any(is_kind(t) for is_kind in (
-        pa.types.is_string, pa.types.is_large_string, pa.types.is_binary,
-        pa.types.is_large_binary)),
-    "fixed": pa.types.is_fixed_size_binary,
-    "date": pa.types.is_date32,  # of date64, Arrow may drop the time of day
-    "timestamp": lambda t: pa.types.is_timestamp(t) and t.tz is None,
-    "zoned timestamp": lambda t: pa.types.is_timestamp(t) and t.tz is not None,
-    "time": pa.types.is_time, "duration": pa.types.is_duration,
-}
-
-
-def _have_common_decimal(one: pa.DataType, other: pa.DataType) -> bool:
-    """Whether a decimal type can hold all values of two types, so that no cast can overflow."""
-    if one == other:
-        return True
-    types = [(t.precision, t.scale) if pa.types.is_decimal(t) else (20, 0) for t in (one, other)]
-    scale = max(scale for _, scale in types)
-    return min(s for _, s in types) >= 0 and max(p - s for p, s in types) + scale <= 38
-
-
-def _fits_in_nanoseconds(value: pa.Scalar) -> bool:
-    """Whether every unit can represent the value; other casts may overflow."""
-    nanos = 86_400 * 10**9 if pa.types.is_date32(value.type) else UNIT_NANOS[value.type.unit]
-    return abs(value.value * nanos) < 2**63
-
-
-def _plain_values(array: pa.Array) -> list[Any] | None:
-    if pa.types.is_temporal(array.type):
-        return list(map(plain_value, array))
-    try:
-        return array.to_pylist()
-    except UnicodeDecodeError:  # Arrow does not check text
-        return None
-
-
-def _keeps_values(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether Arrow's cast between plain types returns the same values, or raises an error."""
-    if source == target or pa.types.is_null(source):
-        return True
-    kinds = [_kind(t) for t in (source, target)]
-    if kinds == ["float", "float"]:
-        return source.bit_width <= target.bit_width
-    if None in kinds:
-        return is_text_or_bytes(source) and is_text_or_bytes(target)
-    return kinds[0] == kinds[1] or kinds in (["integer", "float"], ["integer", "decimal"],
-                                             ["fixed", "bytes"], ["date", "timestamp"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from itertools import chain, islice
 
@@ -22,7 +22,6 @@ from secure_bloom.arrow.few_row_groups import FilePart
 from secure_bloom.arrow.pages import page_errors
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.arrow.views import filtered, rows_at
-from secure_bloom.display import Result, count
 from secure_bloom.errors import FormatError, KeyRetrievalError, PredicateError, error_location
 from secure_bloom.parquet.row_ranges import ALL_PARTS
 from secure_bloom.pruning.expressions import RowGroupFilter
@@ -30,6 +29,7 @@ from secure_bloom.pruning.found_rows import FoundRows, parts_in
 from secure_bloom.pruning.pages import PageTruth, Spans, rows_in_parts, spans_where
 from secure_bloom.pruning.predicates import Predicate
 from secure_bloom.reading.open_file import OpenFile
+from secure_bloom.reading.page_reads import PageReads
 from secure_bloom.reading.page_rows import RowGroupColumns
 from secure_bloom.sbbf.light_arrow import call, truth
 from secure_bloom.storage.files import Source
@@ -44,50 +44,6 @@ _SMALL_COLUMN = 256 << 10  # rows, or bytes of pages: decoding some takes as lon
 _SMALL_COLUMN_FAR_AWAY = 64 << 10
 _MOST_INDEX = 1 / 64  # share of the bytes; with smaller pages, the index takes longer than pages
 _MOST_PREDICATES = 8  # each is compared with all bounds, and searched for on its own
-
-
-@dataclass(repr=False)
-class PageReads(Result):
-    """Row groups that were read by pages.
-
-    Attributes
-    ----------
-    row_groups : int
-        How many.
-    stored_bytes, read_bytes : int
-        The stored bytes of the columns' pages, and how many bytes were read: pages, page indexes,
-        and what lies between them.
-    pages, read_pages : int
-        The data pages of columns that have a page index and are not small, and how many of them
-        were read.
-    is_expected : bool
-        Whether nothing has been read, but this is what must be read at least, if all columns are
-        wanted. ``pages`` are then those of the columns in the filter.
-    """
-
-    row_groups: int = 0
-    stored_bytes: int = 0
-    read_bytes: int = 0
-    pages: int = 0
-    read_pages: int = 0
-    is_expected: bool = False
-
-    def add(self, other: PageReads) -> None:
-        """Add what another scan has read."""
-        self.row_groups += other.row_groups
-        self.stored_bytes += other.stored_bytes
-        self.read_bytes += other.read_bytes
-        self.pages += other.pages
-        self.read_pages += other.read_pages
-        self.is_expected |= other.is_expected
-
-    def __str__(self) -> str:
-        row_groups, of_pages = count(self.row_groups, "row group"), f"{count(self.pages, 'page')}"
-        if self.is_expected:
-            return (f"{row_groups}: {self.read_pages:,} of {of_pages} to search, at least "
-                    f"{self.read_bytes:,} of {self.stored_bytes:,} bytes")
-        return (f"{row_groups}: {self.read_pages:,} of {of_pages} read, {self.read_bytes:,} of "
-                f"{self.stored_bytes:,} bytes")
 
 
 class MatchingRows:

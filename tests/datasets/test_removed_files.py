@@ -71,13 +71,13 @@ def test_a_file_that_the_caller_names_is_not_found(table, how):
 
 
 def test_a_file_that_is_removed_before_find_reads_its_rows(table, monkeypatch):
-    original, done = search.Search.rows, []
+    original, done = search.Search.condition, []
 
-    def rows(search, values):
+    def condition(search, values):
         if not done:
             done.append(search.paths)
             (table / "0.parquet").unlink()
         return original(search, values)
 
-    monkeypatch.setattr(search.Search, "rows", rows)
+    monkeypatch.setattr(search.Search, "condition", condition)
     assert secure_bloom.find(table, "ssn", ["v1", "v0"], KMS)["ssn"].to_pylist() == ["v1"]
