@@ -25,12 +25,13 @@ class KeyEncryptionKey:
     """A key-encryption key with its wrapped form. Its pickled form contains the key.
 
     ``kek_id`` is 16 random bytes: the additional authenticated data when the KEK wraps a key.
+    ``secret`` is the plaintext key, for callers that encrypt it immediately.
     """
 
     master_key_id: str
     kek_id: bytes
     wrapped_kek: str
-    _key: bytes = field(repr=False)
+    secret: bytes = field(repr=False)
     _invocations: int = field(default=0, repr=False)
 
     @classmethod
@@ -38,11 +39,6 @@ class KeyEncryptionKey:
         """Make a new random key-encryption key, wrapped by a KMS client."""
         key = os.urandom(num_bytes)
         return cls(master_key_id, os.urandom(_KEK_ID_SIZE), kms.wrap_key(key, master_key_id), key)
-
-    @property
-    def secret(self) -> bytes:
-        """The plaintext key, for callers that encrypt it immediately."""
-        return self._key
 
     def wrap(self, data_key: bytes) -> str:
         """Wrap a data key.
@@ -55,7 +51,7 @@ class KeyEncryptionKey:
                                         f"wrapped {MAX_INVOCATIONS} keys, which is the limit; "
                                         "create a new one")
             self._invocations += 1
-        return wrap_locally(self._key, data_key, self.kek_id)
+        return wrap_locally(self.secret, data_key, self.kek_id)
 
 
 _counting = Lock()

@@ -17,7 +17,7 @@ from secure_bloom.datasets.opening import open_files
 from secure_bloom.datasets.partitions import PossiblePartitions
 from secure_bloom.datasets.scanner import Scanner
 from secure_bloom.datasets.schemas import check_given, common_schema
-from secure_bloom.datasets.selection import Selection, select_files
+from secure_bloom.datasets.selection import select_files
 from secure_bloom.datasets.sources import Files, FilesRequest
 from secure_bloom.keys.retrieval import OpenKeys
 from secure_bloom.policy.requirement import Requirement
@@ -67,7 +67,7 @@ class FilesReader:
             if schema is None:
                 schema = common_schema([found.name], [found.narrowed.schema],
                                        found.partition_schema)
-            selection = Selection(found.listed, found.narrowed.rows)
+            selection = found.narrowed.selection
         elif schemas is not None:
             # Nothing is prepared for files that are not read: for thousands, it would take longer.
             if schema is None:

@@ -18,6 +18,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.datasets.partitions import PossiblePartitions, find_partitions, partitions_as
 from secure_bloom.datasets.schemas import common_schema
+from secure_bloom.datasets.selection import Selection
 from secure_bloom.datasets.sources import Files, Narrowed
 from secure_bloom.index.known_table import KnownTable
 from secure_bloom.index.planning import FolderIndexes, ListedIndexes
@@ -87,7 +88,7 @@ def narrowed(columns: Set[str] | None, condition_for: ConditionFor,
     files = Files(folder, filesystem, paths, partition_schema, partitions, few.listed)
     known = [one for path in paths if (one := few.listed.known_files.get(path)) is not None]
     return files._replace(narrowed=Narrowed(
-        table.schema, few.rows, table.totals.files - len(paths),
+        table.schema, Selection(few.listed, few.rows), table.totals.files - len(paths),
         table.totals.row_groups - sum(one.num_row_groups for one in known),
         table.totals.bytes - sum(one.stamp.size for one in known)))
 

@@ -15,7 +15,6 @@ from secure_bloom.datasets.dataset_file import DatasetFile, FileAccess
 from secure_bloom.datasets.index_use import index_use
 from secure_bloom.datasets.scan import inspected
 from secure_bloom.datasets.schemas import common_schema
-from secure_bloom.datasets.selection import Selection
 from secure_bloom.datasets.sources import DatasetSource, Files, FilesRequest, find_files
 from secure_bloom.display import shown_path, without_credentials
 from secure_bloom.errors import (
@@ -109,8 +108,6 @@ class Search:
                                      with_source=True, on_missing_key=on_missing_key,
                                      indexes=found.listed)
         self.narrowed = found.narrowed
-        self.selection = None if found.narrowed is None \
-            else Selection(found.listed, found.narrowed.rows)
         self.paths, self.num_files = found.paths, len(found.paths)
         if found.narrowed is not None:
             self.num_files += found.narrowed.num_files

@@ -67,7 +67,7 @@ class SearchedRows:
         if not search.files:
             return
         scan = Scan(search.files, access, self._schema, self._filters, self.report, self._masking,
-                    search.selection)
+                    None if search.narrowed is None else search.narrowed.selection)
         done = search.num_files - len(search.files) / 2
         with pool_for(access.filesystem) as pool:
             look = partial(self._look, scan)

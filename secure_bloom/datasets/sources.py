@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import compress
@@ -18,7 +18,6 @@ from secure_bloom.datasets.partitions import PossiblePartitions, find_partitions
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.keys.retrieval import OpenKeys
-from secure_bloom.pruning.found_rows import FoundRows
 from secure_bloom.storage.files import FilePath, is_path, resolve
 from secure_bloom.storage.locations import MAGIC, as_uri, is_pattern
 from secure_bloom.storage.table_formats import check_readable
@@ -28,6 +27,7 @@ from secure_bloom.storage.visibility import Check, data_files, files_below
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
+    from secure_bloom.datasets.selection import Selection
     from secure_bloom.index.known_files import KnownFiles
     from secure_bloom.index.planning import FolderIndexes, IndexUse, ListedIndexes
     from secure_bloom.keys.iceberg import IcebergKeys
@@ -47,12 +47,12 @@ DatasetSource: TypeAlias = FilePath | Sequence[FilePath] | TableOfFiles
 class Narrowed(NamedTuple):
     """What is known of all files of a folder, of which few are needed.
 
-    ``schema`` is that of each file. ``rows`` are those for which a condition may hold, by path. The
+    ``schema`` is that of each file. ``selection`` has the rows for which a condition may hold. The
     others are totals of the files that are not needed.
     """
 
     schema: pa.Schema
-    rows: Mapping[str, FoundRows]
+    selection: Selection
     num_files: int
     num_row_groups: int
     num_bytes: int
@@ -160,11 +160,17 @@ def _of_path(source: FilePath, filesystem: pa_fs.FileSystem | None, all_files: b
     filesystem, path = resolve(source, filesystem)
     path = path.rstrip("/") or path
     kind = filesystem.get_file_info(path).type
+    if kind == pa_fs.FileType.Directory or is_pattern(path, kind):
+        return files_of_path(filesystem, path, kind, all_files, request=request)
+    # A missing file is an error when it is opened.
+    return Files(path, filesystem, [path], pa.schema([]), [None], named=frozenset([path]))
+
+
+def files_of_path(filesystem: pa_fs.FileSystem, path: str, kind: pa_fs.FileType, all_files: bool,
+                  *, request: FilesRequest) -> Files:
+    """Find the files of a folder or pattern, as :func:`find_files` does."""
     if kind == pa_fs.FileType.Directory:
-        return files_of_folder(filesystem, path, all_files, request=request)
-    if not is_pattern(path, kind):
-        # A missing file is an error when it is opened.
-        return Files(path, filesystem, [path], pa.schema([]), [None], named=frozenset([path]))
+        return _of_folder(filesystem, path, all_files, request)
     return _of_files(path, filesystem, _expanded(filesystem, path, all_files), request)
 
 
@@ -197,9 +203,8 @@ def _in_folder(filesystem: pa_fs.FileSystem, folder: str, all_files: bool,
     return _not_empty(found, folder, possible)
 
 
-def files_of_folder(filesystem: pa_fs.FileSystem, folder: str, all_files: bool, *,
-                    request: FilesRequest) -> Files:
-    """Find the files of a folder, as :func:`find_files` does."""
+def _of_folder(filesystem: pa_fs.FileSystem, folder: str, all_files: bool,
+               request: FilesRequest) -> Files:
     indexes, narrow = request.find(filesystem, folder), request.narrow
     if indexes is None:
         paths = _in_folder(filesystem, folder, all_files, request.possible)

@@ -109,22 +109,20 @@ def read_table(source: FileSource | DatasetSource, keys: Keys = None, *,
                                index).read(find)
 
     if _is_of_many(source) or (schema is not None and is_path(source)):
-        return read_many(_finder(source, filesystem, all_files), None)
+        from secure_bloom.datasets.sources import find_files
+        return read_many(partial(find_files, source, filesystem, all_files=all_files), None)
     if not is_path(source):
         if schema is not None:
             raise TypeError("schema is only for paths and tables, not for an open file or a buffer")
         file = OpenFile(cast(FileSource, source), keys, require_encryption=requirement,
                         on_missing_key=on_missing_key)
         return read_rows(file, columns, filters)
-    given = source, filesystem
     filesystem, path = resolve(source, filesystem)
     path = path.rstrip("/") or path
     kind = filesystem.get_file_info(path).type
-    if kind == pa_fs.FileType.Directory:
-        from secure_bloom.datasets.sources import files_of_folder
-        return read_many(partial(files_of_folder, filesystem, path, all_files), path)
-    if is_pattern(path, kind):
-        return read_many(_finder(*given, all_files), path)
+    if kind == pa_fs.FileType.Directory or is_pattern(path, kind):
+        from secure_bloom.datasets.sources import files_of_path
+        return read_many(partial(files_of_path, filesystem, path, kind, all_files), path)
 
     def read() -> pa.Table:
         with OpenFile(path, keys, filesystem=filesystem, require_encryption=requirement,
@@ -132,12 +130,6 @@ def read_table(source: FileSource | DatasetSource, keys: Keys = None, *,
             return read_rows(file, columns, filters)
 
     return until_unchanged(read)
-
-
-def _finder(source: DatasetSource, filesystem: pa_fs.FileSystem | None,
-            all_files: bool) -> Callable[..., Files]:
-    from secure_bloom.datasets.sources import find_files
-    return partial(find_files, source, filesystem, all_files=all_files)
 
 
 def _is_of_many(source: object) -> TypeGuard[Sequence[FilePath] | TableOfFiles]:

@@ -50,23 +50,21 @@ class ModuleType(IntEnum):
 
 
 class IndexKey:
-    """The key of an index, and what is derived from it."""
+    """The key of an index, and what is derived from it.
+
+    ``secret`` is the plaintext key, for callers that wrap it immediately.
+    """
 
     def __init__(self, key: bytes, index_id: bytes):
         if len(key) != KEY_SIZE or len(index_id) != ID_SIZE:
             raise ValueError("an index has a key of 32 bytes and an id of 16 bytes")
-        self._key, self.index_id = key, index_id
+        self.secret, self.index_id = key, index_id
         self._of_thread = local()
 
     @classmethod
     def new(cls) -> IndexKey:
         """Make the random key of a new index."""
         return cls(os.urandom(KEY_SIZE), os.urandom(ID_SIZE))
-
-    @property
-    def secret(self) -> bytes:
-        """The plaintext key, for callers that wrap it immediately."""
-        return self._key
 
     def segment(self, segment_id: bytes) -> Sealer:
         """Return what seals the modules of a segment."""
@@ -102,14 +100,14 @@ class IndexKey:
         return Cipher(algorithms.AES(self._derive(b"fingerprint")), modes.ECB())
 
     def _derive(self, info: bytes) -> bytes:
-        return HKDF(hashes.SHA256(), KEY_SIZE, self.index_id, info).derive(self._key)
+        return HKDF(hashes.SHA256(), KEY_SIZE, self.index_id, info).derive(self.secret)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IndexKey) \
-            and (self._key, self.index_id) == (other._key, other.index_id)
+            and (self.secret, self.index_id) == (other.secret, other.index_id)
 
     def __hash__(self) -> int:
-        return hash((self._key, self.index_id))
+        return hash((self.secret, self.index_id))
 
     def __repr__(self) -> str:
         return f"<IndexKey of index {self.index_id.hex()}>"

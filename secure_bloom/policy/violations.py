@@ -9,8 +9,8 @@ from secure_bloom.errors import KMS_FAULTS, KeyRetrievalError, UnsupportedError
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import Footer
+from secure_bloom.policy.footer_checks import is_demanding, key_metadata_of
 from secure_bloom.policy.policy import Policy
-from secure_bloom.policy.requirement import is_demanding, key_metadata_of
 from secure_bloom.policy.rules import ColumnPolicy
 
 #: kinds of violations

@@ -16,8 +16,8 @@ from secure_bloom.encryption import (
 from secure_bloom.errors import PolicyError, error_location
 from secure_bloom.parquet.schema import LeafColumn, filterable_paths
 from secure_bloom.policy.environment import given_or_of_environment
+from secure_bloom.policy.footer_checks import is_demanding
 from secure_bloom.policy.policy import Policy
-from secure_bloom.policy.requirement import is_demanding
 from secure_bloom.policy.rules import ColumnPolicy
 from secure_bloom.policy.slips import check_plaintext
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from secure_bloom.encryption import EncryptionConfiguration
@@ -102,7 +102,8 @@ def encrypt(spark: SparkSession, path: FilePath, *, keys: Keyring | FilePath | N
 
     def change(files: Files) -> Done:
         done = nothing_done(dry_run=dry_run)
-        for part in run_tasks(spark, _Work(root, folder, uri, wanted, dry_run, keep_times),
+        work = partial(_encrypt_one, root, folder, uri, wanted, dry_run, keep_times)
+        for part in run_tasks(spark, work,
                               [(one, files.new_paths.get(one)) for one in files.paths]):
             done.add(part)
         return done
@@ -110,23 +111,12 @@ def encrypt(spark: SparkSession, path: FilePath, *, keys: Keyring | FilePath | N
     return finish(files, change(files), kms, change, replaces_indexes=False)
 
 
-@dataclass(frozen=True)
-class _Work:
-    """What a task does for a file."""
-
-    root: str
-    folder: str
-    uri: str | None
-    wanted: Wanted
-    dry_run: bool
-    keep_times: bool
-
-    def __call__(self, paths: tuple[str, str | None]) -> Done:
-        """Encrypt a file, in its place or at a new path."""
-        path, new_path = paths
-        kms = open_client(client_or_no_keys(self.uri), to_wrap=True)
-        files = Files(locate(self.root)[0], self.folder, [path],
-                      {} if new_path is None else {path: new_path},
-                      keep_times=self.keep_times)
-        return change_files(files, kms, self.wanted.planner(kms), dry_run=self.dry_run,
-                            files_at_once=1, advance=lambda fraction: None)
+def _encrypt_one(root: str, folder: str, uri: str | None, wanted: Wanted, dry_run: bool,
+                 keep_times: bool, paths: tuple[str, str | None]) -> Done:
+    """Encrypt a file, in its place or at a new path."""
+    path, new_path = paths
+    kms = open_client(client_or_no_keys(uri), to_wrap=True)
+    files = Files(locate(root)[0], folder, [path], {} if new_path is None else {path: new_path},
+                  keep_times=keep_times)
+    return change_files(files, kms, wanted.planner(kms), dry_run=dry_run, files_at_once=1,
+                        advance=lambda fraction: None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from secure_bloom.errors import ChangedMeanwhileError
@@ -114,43 +114,31 @@ class SparkMerge:
             return merge_here(index, segments, keep, budget)
         plan, files = MergePlan.of(segments, keep, budget)
         task_bits = min(plan.slice_bits, (pairs // _TASK_PAIRS - 1).bit_length())
-        folder = index.folder
-        task = MergeTask(self._root, folder.table, folder.column, SentKey(index.manifest),
-                         os.urandom(ID_SIZE), plan, [segment.info for segment in segments],
-                         task_bits)
-        parts = run_tasks(self._spark, task, range(1 << task_bits))
-        info = write_after_parts(folder.filesystem, folder.path, index.manifest.key,
-                                 task.segment_id, segments[0].column_type, plan.geometry, parts,
-                                 files)
+        folder, segment_id = index.folder, os.urandom(ID_SIZE)
+        work = partial(_merge_slice, self._root, folder.table, folder.column,
+                       SentKey(index.manifest), segment_id, plan,
+                       [segment.info for segment in segments], task_bits)
+        parts = run_tasks(self._spark, work, range(1 << task_bits))
+        info = write_after_parts(folder.filesystem, folder.path, index.manifest.key, segment_id,
+                                 segments[0].column_type, plan.geometry, parts, files)
         _check_stored(folder, info)
         return info
 
 
-@dataclass(frozen=True)
-class MergeTask:
-    """What a task does. Its pickle contains the key of the index."""
-
-    root: str
-    table: str
-    column: str
-    key: SentKey
-    segment_id: bytes
-    plan: MergePlan
-    segments: list[SegmentInfo]
-    task_bits: int
-
-    def __call__(self, number: int) -> WrittenPart:
-        """Merge one of ``2**task_bits`` slices, and write it."""
-        folder = IndexFolder(locate(self.root)[0], self.table, self.column)
-        folder.check_inside()
-        key, plan = self.key.key, self.plan
-        opened = [Segment(info, key.segment(bytes.fromhex(info.id)), folder.open_segment(info))
-                  for info in self.segments]
-        count = 1 << plan.slice_bits - self.task_bits
-        first = number * count
-        slices = plan.slices(folder.path, opened, range(first, first + count))
-        return write_part(folder.filesystem, folder.path, key, self.segment_id, plan.geometry,
-                          slices, plan.slice_bits, first)
+def _merge_slice(root: str, table: str, column: str, key: SentKey, segment_id: bytes,
+                 plan: MergePlan, segments: list[SegmentInfo], task_bits: int,
+                 number: int) -> WrittenPart:
+    """Merge one of ``2**task_bits`` slices, and write it. The pickle of ``key`` contains the key.
+    """
+    folder = IndexFolder(locate(root)[0], table, column)
+    folder.check_inside()
+    opened = [Segment(info, key.key.segment(bytes.fromhex(info.id)), folder.open_segment(info))
+              for info in segments]
+    count = 1 << plan.slice_bits - task_bits
+    first = number * count
+    slices = plan.slices(folder.path, opened, range(first, first + count))
+    return write_part(folder.filesystem, folder.path, key.key, segment_id, plan.geometry, slices,
+                      plan.slice_bits, first)
 
 
 def _check_stored(folder: IndexFolder, info: SegmentInfo) -> None:

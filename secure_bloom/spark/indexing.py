@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from secure_bloom.index.building import BUDGET
@@ -97,8 +97,8 @@ def build_index(spark: SparkSession, path: FilePath, columns: str | Iterable[str
         create_index(table, column, kms, encryption, listing, exclusive)
     update = TableUpdate(table, wanted, kms)
     files = [_File(name, *update.listing[name], names) for name, names in update.wanting.items()]
-    work = _Work(root, table.path, uri, update.now, BUDGET,
-                 {one.column: _Column(one.key, one.earlier) for one in update.columns})
+    work = partial(_write_segments, root, table.path, uri, update.now,
+                   {one.column: _Column(one.key, one.earlier) for one in update.columns})
     done = run_tasks(spark, work, _tasks(files)) if files else []
     made = {column: [one["made"][column] for one in done] for column in wanted}
     failed = {name: reason for one in done for name, reason in one["failed"].items()}
@@ -124,39 +124,32 @@ class _Column(NamedTuple):
     earlier: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class _Work:
-    """What tasks do. Its pickle contains the keys of the indexes."""
+def _write_segments(root: str, folder: str, uri: str | None, now: int | None,
+                    columns: dict[str, _Column], files: list[_File]) -> dict[str, Any]:
+    """Write segments for some files, and return what is to be published.
 
-    root: str
-    folder: str
-    uri: str | None
-    now: int | None
-    budget: int
-    columns: dict[str, _Column]
+    The pickle of ``columns`` contains the keys of the indexes.
+    """
+    table, kms = Table(locate(root)[0], folder), client_or_none(uri)
+    with ExitStack() as stack:
+        makers: dict[str, SegmentMaker] = {}
+        for column, one in columns.items():
+            makers[column] = SegmentMaker(table.filesystem, table.path, column, one.key,
+                                          one.earlier, BUDGET // len(columns))
+            stack.callback(makers[column].close)
+        by_path = {file.path: file for file in files}
 
-    def __call__(self, files: list[_File]) -> dict[str, Any]:
-        """Write segments for some files, and return what is to be published."""
-        table, kms = Table(locate(self.root)[0], self.folder), client_or_none(self.uri)
-        with ExitStack() as stack:
-            makers: dict[str, SegmentMaker] = {}
-            for column, one in self.columns.items():
-                makers[column] = SegmentMaker(table.filesystem, table.path, column, one.key,
-                                              one.earlier, self.budget // len(self.columns))
-                stack.callback(makers[column].close)
-            by_path = {file.path: file for file in files}
+        def add(path: str) -> tuple[str, str]:
+            file = by_path[path]
+            return path, add_file(table, kms or NO_KEYS, path,
+                                  Stamp(file.size, file.mtime_ns, file.tag), now,
+                                  [makers[column] for column in file.columns])
 
-            def add(path: str) -> tuple[str, str]:
-                file = by_path[path]
-                return path, add_file(table, kms or NO_KEYS, path,
-                                      Stamp(file.size, file.mtime_ns, file.tag), self.now,
-                                      [makers[column] for column in file.columns])
-
-            added = ManyFiles(lambda path, _: add(path), list(by_path))
-            added.run(1)
-            outcomes, _, failed = added.outcomes()
-            return {"outcomes": outcomes, "failed": failed,
-                    "made": {column: maker.write() for column, maker in makers.items()}}
+        added = ManyFiles(lambda path, _: add(path), list(by_path))
+        added.run(1)
+        outcomes, _, failed = added.outcomes()
+        return {"outcomes": outcomes, "failed": failed,
+                "made": {column: maker.write() for column, maker in makers.items()}}
 
 
 def _tasks(files: list[_File]) -> list[list[_File]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow.fs as pa_fs
@@ -79,7 +79,7 @@ def attach(spark: SparkSession, path: FilePath, bloom_filters: BloomFilters = No
     paths = parquet_files(filesystem, folder)
     check_no_table(filesystem, folder, paths)
     outside = _outside(filesystem, folder, paths)
-    work = _Work(root, uri_for_tasks(keys), wanted, replace, page_index, dry_run)
+    work = partial(_attach_to_one, root, uri_for_tasks(keys), wanted, replace, page_index, dry_run)
     result = MaintainResult(dry_run=dry_run, failed=outside)
     inside, mistakes = [one for one in paths if one not in outside], Mistakes()
     for one, done in zip(inside, run_tasks(spark, work, inside), strict=True):
@@ -102,20 +102,10 @@ def _outside(filesystem: pa_fs.FileSystem, folder: str, paths: list[str]) -> dic
     return found
 
 
-@dataclass(frozen=True)
-class _Work:
-    """What a task does for a file."""
-
-    root: str
-    uri: str | None
-    bloom_filters: bool | dict[str, BloomFilterOptions]
-    replace: bool
-    page_index: bool
-    dry_run: bool
-
-    def __call__(self, path: str) -> MaintainResult:
-        """Attach filters to a file."""
-        filesystem, folder = locate(self.root)
-        planner = planner_for(self.bloom_filters, replace=self.replace, page_index=self.page_index)
-        return change_files(path, client_or_no_keys(self.uri), planner, dry_run=self.dry_run,
-                            filesystem=filesystem, files_at_once=1, folder=folder)
+def _attach_to_one(root: str, uri: str | None, bloom_filters: bool | dict[str, BloomFilterOptions],
+                   replace: bool, page_index: bool, dry_run: bool, path: str) -> MaintainResult:
+    """Attach filters to a file."""
+    filesystem, folder = locate(root)
+    planner = planner_for(bloom_filters, replace=replace, page_index=page_index)
+    return change_files(path, client_or_no_keys(uri), planner, dry_run=dry_run,
+                        filesystem=filesystem, files_at_once=1, folder=folder)

@@ -35,7 +35,7 @@ def removing(table, monkeypatch):
                 return files
             return found
         done = []
-        monkeypatch.setattr(sources, "files_of_folder", wrap(sources.files_of_folder))
+        monkeypatch.setattr(sources, "_of_folder", wrap(sources._of_folder))
         return done
     return start
 

@@ -15,7 +15,7 @@ from secure_bloom import (
 from secure_bloom.errors import ColumnError, UnsupportedError
 from secure_bloom.keys import Keyring
 from secure_bloom.reading.open_file import OpenFile
-from secure_bloom.spark.maintain import _Work
+from secure_bloom.spark.maintain import _attach_to_one
 from secure_bloom.spark.options.kms import uri_for_tasks
 from tests.page_indexes import check_offset_indexes
 
@@ -119,6 +119,7 @@ def test_a_link_that_comes_before_the_task_of_its_file_is_not_followed(tmp_path)
     write_table(pa.table({"n": [1]}), victim := tmp_path / "victim" / "a.parquet")
     before = victim.read_bytes()
     (path := tmp_path / "rows" / "a.parquet").symlink_to(victim)
-    task = _Work(str(tmp_path / "rows"), uri_for_tasks(keyring), True, False, False, False)
-    assert "out of the table" in task(str(path)).failed[str(path)]
+    result = _attach_to_one(str(tmp_path / "rows"), uri_for_tasks(keyring), True, False, False,
+                            False, str(path))
+    assert "out of the table" in result.failed[str(path)]
     assert victim.read_bytes() == before

@@ -21,12 +21,11 @@ from secure_bloom.parquet.thrift.protocol import (
     read_list_header,
     signed,
 )
+from secure_bloom.parquet.thrift.structs import Slices, Struct
 from secure_bloom.parquet.thrift.tree import (
     MAX_REMEMBERED,
     Layout,
     Recurring,
-    Slices,
-    Struct,
     decode,
     each,
     encode,
