@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import count
@@ -17,11 +17,11 @@ from secure_bloom.datasets.opening import open_files
 from secure_bloom.datasets.partitions import PossiblePartitions
 from secure_bloom.datasets.scanner import Scanner
 from secure_bloom.datasets.schemas import check_given, common_schema
-from secure_bloom.datasets.selection import select_files
+from secure_bloom.datasets.selection import Selection, where_all_may_hold
 from secure_bloom.datasets.sources import Files, FilesRequest
 from secure_bloom.keys.retrieval import OpenKeys
 from secure_bloom.policy.requirement import Requirement
-from secure_bloom.pruning.expressions import columns_of, file_pruning
+from secure_bloom.pruning.expressions import RowGroupFilter, columns_of, file_pruning
 from secure_bloom.pruning.predicates import Condition
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.reading.row_groups import row_groups_for
@@ -73,7 +73,7 @@ class FilesReader:
             if schema is None:
                 schema = common_schema(found.paths, schemas, found.partition_schema)
             assert self._condition is not None  # without one, no index is used
-            found, selection = select_files(found, schemas, RowFilter(self._condition, schema))
+            found, selection = _select_files(found, schemas, RowFilter(self._condition, schema))
         with ExitStack() as stack:
             # A requirement opens all files, but those that an index covers need not be pruned.
             look = None if self._requirement is not None and found.listed is not None \
@@ -113,6 +113,25 @@ class FilesReader:
             return stays
 
         return look
+
+
+def _select_files(found: Files, schemas: Sequence[pa.Schema], one: RowGroupFilter) \
+        -> tuple[Files, Selection]:
+    """Return the files in which a filter may hold, as far as indexes tell, and their selection.
+
+    ``schemas`` has the schema of each file. The files are known to an index and were just listed.
+    """
+    listed = found.listed
+    assert listed is not None  # as the files are known
+    rows = {key: where_all_may_hold(listed, schema, set(found.partition_schema.names), [one])
+            for key, schema in {id(schema): schema for schema in schemas}.items()}
+    kept = [(path, partition, of_file) for path, partition, schema
+            in zip(found.paths, found.partitions, schemas, strict=True)
+            if (of_file := rows[id(schema)].get(path)) is None or of_file]
+    rest = found._replace(paths=[path for path, _, _ in kept],
+                          partitions=[partition for _, partition, _ in kept])
+    return rest, Selection(listed, {path: of_file for path, _, of_file in kept
+                                    if of_file is not None})  # None: the file is not covered
 
 
 def _filtered(condition: Condition | None, file: OpenFile) -> Collection[str]:

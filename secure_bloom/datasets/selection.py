@@ -13,7 +13,6 @@ from secure_bloom.pruning.expressions import RowGroupFilter
 from secure_bloom.pruning.found_rows import FoundRows, both
 
 if TYPE_CHECKING:
-    from secure_bloom.datasets.sources import Files
     from secure_bloom.index.identity import Identity
     from secure_bloom.index.known_files import KnownFile
     from secure_bloom.index.planning import Indexes, ListedIndexes
@@ -64,7 +63,7 @@ def select(files: Sequence[DatasetFile], indexes: Indexes | None,
     alike = _alike(files)
     for some in alike:
         own = {ROW_GROUP} if some[0].access.with_source else set()  # no column of the file
-        found = _where_all_may_hold(listed, some[0].schema, own.union(some[0].partition_values),
+        found = where_all_may_hold(listed, some[0].schema, own.union(some[0].partition_values),
                                     filters)
         if len(alike) > 1:
             found = {file.path: found[file.path] for file in some if file.path in found}
@@ -72,26 +71,7 @@ def select(files: Sequence[DatasetFile], indexes: Indexes | None,
     return Selection(listed, rows)
 
 
-def select_files(found: Files, schemas: Sequence[pa.Schema], one: RowGroupFilter) \
-        -> tuple[Files, Selection]:
-    """Return the files in which a filter may hold, as far as indexes tell, and their selection.
-
-    ``schemas`` has the schema of each file. The files are known to an index and were just listed.
-    """
-    listed = found.listed
-    assert listed is not None  # as the files are known
-    rows = {key: _where_all_may_hold(listed, schema, set(found.partition_schema.names), [one])
-            for key, schema in {id(schema): schema for schema in schemas}.items()}
-    kept = [(path, partition, of_file) for path, partition, schema
-            in zip(found.paths, found.partitions, schemas, strict=True)
-            if (of_file := rows[id(schema)].get(path)) is None or of_file]
-    rest = found._replace(paths=[path for path, _, _ in kept],
-                          partitions=[partition for _, partition, _ in kept])
-    return rest, Selection(listed, {path: of_file for path, _, of_file in kept
-                                    if of_file is not None})  # None: the file is not covered
-
-
-def _where_all_may_hold(listed: ListedIndexes, schema: pa.Schema, others: Collection[str],
+def where_all_may_hold(listed: ListedIndexes, schema: pa.Schema, others: Collection[str],
                         filters: Sequence[RowGroupFilter]) -> dict[str, FoundRows]:
     """Return rows by path, for files of a schema.
 

@@ -57,7 +57,7 @@ def test_a_read_is_tried_again(table, monkeypatch, owner, name, path, use_of_ind
 
 def test_rows_are_found_again(table, monkeypatch):
     done = []
-    monkeypatch.setattr(lookup.Search, "rows", failing_once(lookup.Search.rows, done))
+    monkeypatch.setattr(lookup.Search, "condition", failing_once(lookup.Search.condition, done))
     rows = secure_bloom.find(table, "ssn", iter(VALUES), KMS)
     assert rows["ssn"].to_pylist() == VALUES and len(done) == 1
 

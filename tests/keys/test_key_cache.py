@@ -305,11 +305,11 @@ def test_no_key_is_pickled_or_shown():
     client = CachedKms(kms, lifetime=60)
     client.unwrap_key(kms.wrap_key(DATA, "pii"), "pii")
     kek = client.key_encryption_key("pii", 16)
-    assert DATA not in pickle.dumps(client) and kek._key not in pickle.dumps(client)
+    assert DATA not in pickle.dumps(client) and kek.secret not in pickle.dumps(client)
     again = pickle.loads(pickle.dumps(client))
     assert again.lifetime == 60
     assert repr(client) == "<CachedKms of CountingKms>"
-    assert repr(kek._key) not in repr(kek)
+    assert repr(kek.secret) not in repr(kek)
     assert repr(KeyEncryptionKeys(kms, ["pii"])) == "<KeyEncryptionKeys under ['pii']>"
 
 
@@ -427,4 +427,4 @@ def test_a_kek_has_a_limited_number_of_invocations(monkeypatch):
     kek.wrap(DATA)
     with pytest.raises(KeyExhaustedError, match="'pii'"):
         kek.wrap(DATA)
-    assert unwrap_locally(kek._key, wrapped, kek.kek_id) == DATA
+    assert unwrap_locally(kek.secret, wrapped, kek.kek_id) == DATA
