@@ -36,7 +36,7 @@ from secure_bloom.parquet.row_ranges import ALL_ROWS
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.probes import value_hashes
-from secure_bloom.storage.files import Source
+from secure_bloom.storage.source import Source
 from secure_bloom.storage.table_names import GENERATION, STAGING
 
 COLUMN = "ssn"

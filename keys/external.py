@@ -36,11 +36,6 @@ from secure_bloom.storage.table_names import material_path
 FOOTER_KEY = "footerKey"
 
 
-def column_key_name(number: int) -> str:
-    """Return the name of a column's key."""
-    return f"columnKey{number}"
-
-
 def read_material(filesystem: pa_fs.FileSystem, path: str) -> dict[str, str]:
     """Read the key material, by name, of the Parquet file at ``path``.
 

@@ -73,7 +73,7 @@ class DataKeyWrapper:
         if self.external_material is None:
             return material.serialize()
         columns = len(self.external_material) - (external.FOOTER_KEY in self.external_material)
-        name = external.FOOTER_KEY if material.is_footer_key else external.column_key_name(columns)
+        name = external.FOOTER_KEY if material.is_footer_key else f"columnKey{columns}"
         self.external_material[name] = material.serialize(external=True).decode()
         return refer_to(name)
 

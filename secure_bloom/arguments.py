@@ -1,8 +1,8 @@
-"""Names of arguments that do not exist: what they are called now, or what may be meant."""
+"""Names in arguments: those of arguments that do not exist, and those of columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import wraps
 from inspect import CO_VARKEYWORDS
 from types import FunctionType
@@ -60,3 +60,11 @@ def _checking(function: FunctionType) -> Callable[..., Any]:
         return function(*args, **kwargs)
 
     return checked
+
+
+def names_of_columns(columns: str | Iterable[str]) -> list[str]:
+    """Return the names of columns, each once. Raises ValueError if there are none."""
+    found = list(dict.fromkeys([columns] if isinstance(columns, str) else columns))
+    if not found:
+        raise ValueError("columns must name at least one column")
+    return found

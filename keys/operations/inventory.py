@@ -20,8 +20,9 @@ from secure_bloom.keys.material import KeyMaterial, find_material, is_key_materi
 from secure_bloom.keys.retrieval import Keys, key_retriever, open_keys
 from secure_bloom.parquet.footer import Footer, encrypted_footer_key_metadata
 from secure_bloom.parquet.tail import MAGIC_ENCRYPTED, read_footer
-from secure_bloom.storage.files import FilePath, Source, resolve
+from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.many_files import Advance, ManyFiles
+from secure_bloom.storage.source import Source
 from secure_bloom.storage.versions import until_unchanged
 from secure_bloom.storage.visibility import parquet_files
 

@@ -19,7 +19,7 @@ from secure_bloom.keys.material import DEFAULT_INSTANCE, KeyMaterial, standard_m
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import Footer, encryption_algorithm
 from secure_bloom.parquet.tail import TAIL_SIZE
-from secure_bloom.storage.files import Source
+from secure_bloom.storage.source import Source
 
 
 class ArrowAccess(NamedTuple):

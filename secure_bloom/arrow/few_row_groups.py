@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from secure_bloom.arrow.decryption import ArrowAccess
 from secure_bloom.errors import FormatError
-from secure_bloom.storage.files import Source
+from secure_bloom.storage.source import Source
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc

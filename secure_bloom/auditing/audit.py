@@ -47,9 +47,10 @@ from secure_bloom.policy.environment import given_or_of_environment
 from secure_bloom.policy.policy import Policy
 from secure_bloom.progress import shown_progress
 from secure_bloom.reading.open_file import OpenFile
-from secure_bloom.storage.files import FilePath, Source, resolve
+from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.hive_partitioning import partition_values
 from secure_bloom.storage.many_files import each_file
+from secure_bloom.storage.source import Source
 from secure_bloom.storage.summary_files import summaries_among
 from secure_bloom.storage.versions import until_unchanged, without_subtree
 from secure_bloom.storage.visibility import parquet_files

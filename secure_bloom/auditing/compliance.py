@@ -18,9 +18,10 @@ from secure_bloom.policy.policy import Policy, as_policy
 from secure_bloom.policy.slips import RuleUsage
 from secure_bloom.policy.violations import UNKNOWN_KEY, Violation, violations
 from secure_bloom.reading.open_file import OpenFile
-from secure_bloom.storage.files import FilePath, Source, resolve
+from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.hive_partitioning import partition_values
 from secure_bloom.storage.many_files import each_file
+from secure_bloom.storage.source import Source
 from secure_bloom.storage.table_formats import is_deletion_vector, without_iceberg_metadata
 from secure_bloom.storage.versions import until_unchanged
 from secure_bloom.storage.visibility import parquet_files

@@ -17,9 +17,9 @@ from secure_bloom.findings import Finding
 from secure_bloom.parquet.footer import encryption_algorithm
 from secure_bloom.parquet.tail import MAGIC, read_footer
 from secure_bloom.policy.policy import Policy
-from secure_bloom.storage.files import Source
 from secure_bloom.storage.local_files import is_temporary
 from secure_bloom.storage.many_files import each_file
+from secure_bloom.storage.source import Source
 from secure_bloom.storage.table_names import STAGING, is_hidden, job_of, relative_path
 
 #: folders in which Spark, Hadoop and Hive write files before they publish them

@@ -18,9 +18,9 @@ from secure_bloom.cli.shared import (
     Command,
     change_files,
     changing_command,
-    check_not_given,
     names,
     policy_option,
+    refuse_without_bloom,
     show,
 )
 
@@ -74,7 +74,7 @@ def encrypt(ctx: click.Context, path: str, policy: str | None, footer_key: str |
     from secure_bloom import BloomFilterOptions
     from secure_bloom.reencryption.operations import encrypt
     if not names(bloom):
-        check_not_given(ctx, ["fpp"], "--bloom")
+        refuse_without_bloom(ctx, "fpp")
     check_other_columns(other_columns, column_keys)
     encryption = None
     if footer_key is not None:

@@ -10,9 +10,9 @@ import click
 from secure_bloom.cli.shared import (
     change_files,
     changing_command,
-    check_not_given,
     names,
     policy_option,
+    refuse_without_bloom,
     show,
 )
 
@@ -52,7 +52,7 @@ def attach(ctx: click.Context, path: str, bloom: str | None, policy: str | None,
     if bloom is None and policy is None and not page_index:
         raise click.UsageError("specify the columns: --bloom or --policy; or --page-index")
     if not names(bloom):
-        check_not_given(ctx, ["fpp", "ndv"], "--bloom")
+        refuse_without_bloom(ctx, "fpp", "ndv")
     from secure_bloom import BloomFilterOptions
     from secure_bloom.maintain.attach import attach
     wanted = None if bloom is None else {

@@ -16,7 +16,7 @@ from secure_bloom.keys import rotate_master_keys
 from secure_bloom.keys.cache import CachedKms, cached
 from secure_bloom.keys.kms import KmsClient
 from secure_bloom.keys.operations.rotation import RotationResult
-from secure_bloom.storage.many_files import Advance
+from secure_bloom.storage.many_files import Advance, result_on_error
 
 
 @dataclass(repr=False)
@@ -61,10 +61,8 @@ def rotate(path: str, kms: KmsClient, *, old: str, new: str, dry_run: bool,
     changed = [folder for folder in folders
                if any(path.startswith(f"{folder.table}/") for path in files.rotated)]
     if not dry_run:
-        try:
+        with result_on_error(lambda: result):
             _update(changed, cached(kms), result, advance)
-        except KeyboardInterrupt:
-            raise OperationInterrupted(result) from None
     advance(1.0)
     return result
 

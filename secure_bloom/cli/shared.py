@@ -287,10 +287,9 @@ def change_files(ctx: click.Context, label: str, path: str, operation: Callable[
     ctx.exit(0 if result.ok else UNREADABLE)
 
 
-def check_not_given(ctx: click.Context, options: Iterable[str], without: str) -> None:
-    """Refuse options that were given although they say nothing without another one."""
-    refuse_given(ctx, options,
-                 f"says how the filters of {without} are built; specify {without}, or")
+def refuse_without_bloom(ctx: click.Context, *options: str) -> None:
+    """Refuse options of filters that were given without columns that get one."""
+    refuse_given(ctx, options, "says how the filters of --bloom are built; specify --bloom, or")
 
 
 def refuse_given(ctx: click.Context, options: Iterable[str], why: str) -> None:

@@ -13,7 +13,6 @@ from secure_bloom.cli.encryption_options import (
     encryption_options,
 )
 from secure_bloom.cli.shared import (
-    check_not_given,
     echo,
     json_option,
     kms_options,
@@ -21,6 +20,7 @@ from secure_bloom.cli.shared import (
     policy_option,
     progress,
     refuse_given,
+    refuse_without_bloom,
     requirement_option,
     show,
     warnings_shown,
@@ -112,7 +112,7 @@ def write(ctx: click.Context, source: str, target: str, kms: KmsClient | None,
     for name in set(names(text)) & set(types):
         raise click.UsageError(f"column {name} is in --text and in --types: omit one of them")
     if not names(bloom):
-        check_not_given(ctx, ["fpp"], "--bloom")
+        refuse_without_bloom(ctx, "fpp")
     from secure_bloom import BloomFilterOptions
     from secure_bloom.cli import convert, report
     from secure_bloom.reading.open_file import OpenFile

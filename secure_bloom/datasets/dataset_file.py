@@ -22,7 +22,7 @@ from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf import light_arrow
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.storage.cache import Cache
-from secure_bloom.storage.files import Source, UnopenedSource
+from secure_bloom.storage.source import Source, UnopenedSource
 from secure_bloom.storage.versions import FileVersion, current_version, until_unchanged
 
 if TYPE_CHECKING:

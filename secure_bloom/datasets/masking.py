@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -68,12 +69,8 @@ def find_masked(files: Iterable[DatasetFile], filters: Sequence[RowGroupFilter],
         return file.masked_columns([name for name in candidates
                                     if name not in file.partition_values])
 
-    return MaskedColumns(candidates, count_masked(each(masked, files)), computed)
-
-
-def count_masked(files: Iterable[Iterable[str]]) -> dict[str, int]:
-    """Return in how many files each column is masked, from the masked columns of each file."""
-    return dict(sorted(Counter(name for masked in files for name in masked).items()))
+    num_files = Counter(chain.from_iterable(each(masked, files)))
+    return MaskedColumns(candidates, dict(sorted(num_files.items())), computed)
 
 
 def nullable_schema(schema: pa.Schema, files: Iterable[DatasetFile]) -> pa.Schema:

@@ -41,13 +41,14 @@ from secure_bloom.policy.sensitive import Sensitive, check_contradictions
 from secure_bloom.progress import shown_progress
 from secure_bloom.sbbf.options import BloomFilters
 from secure_bloom.storage.commit import Job
-from secure_bloom.storage.files import FilePath, Source, is_path, resolve
+from secure_bloom.storage.files import FilePath, is_path, resolve
 from secure_bloom.storage.hive_partitioning import (
     Partitioner,
     check_partition_columns,
     check_same_columns,
 )
 from secure_bloom.storage.replacing import Overwrite
+from secure_bloom.storage.source import Source
 from secure_bloom.storage.summary import CommitSummary, StagedFile
 from secure_bloom.storage.versions import without_subtree
 from secure_bloom.writer import ParquetWriter

@@ -23,7 +23,7 @@ from secure_bloom.maintain.new_version import opened_to_rewrite
 from secure_bloom.policy.requirement import Requirement
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.commit import Job
-from secure_bloom.storage.files import Source
+from secure_bloom.storage.source import Source
 from secure_bloom.storage.summary import StagedFile
 from secure_bloom.storage.table_names import material_path, relative_path
 from secure_bloom.storage.versions import FileVersion

@@ -14,9 +14,9 @@ from secure_bloom.errors import SecureBloomError
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.parquet.tail import MAGICS
 from secure_bloom.reading.open_file import OpenFile
-from secure_bloom.storage.files import Source
 from secure_bloom.storage.inside import check_inside, delete_file
 from secure_bloom.storage.local_files import remove_checksum
+from secure_bloom.storage.source import Source
 from secure_bloom.storage.summary_files import summaries_of
 from secure_bloom.storage.table_names import table_of
 from secure_bloom.storage.versions import local_path

@@ -21,7 +21,7 @@ from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NoKeys
 from secure_bloom.reading.open_file import OpenFile
-from secure_bloom.storage.files import Source
+from secure_bloom.storage.source import Source
 from secure_bloom.storage.versions import local_path
 
 _SAMPLE = 3  # files that must have the column under the index's master key

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import pyarrow.fs as pa_fs
 
+from secure_bloom.arguments import names_of_columns
 from secure_bloom.display import Summarized, choices, listed, names, warn
 from secure_bloom.errors import ColumnError, IndexWarning, KeyNotFoundError, UnsupportedError
 from secure_bloom.index import compaction
@@ -101,7 +102,7 @@ def build(path: FilePath, columns: str | Iterable[str], keys: IndexKeys = None, 
     --------
     >>> secure_bloom.index.build("people/", ["ssn"], "keyring.json")    # doctest: +SKIP
     """
-    wanted, requirement = _distinct(columns), reading_requirement(None, policy)
+    wanted, requirement = names_of_columns(columns), reading_requirement(None, policy)
     table, kms = Table.at(path, filesystem), index_client(keys)
     if table.filesystem.get_file_info(table.path).is_file:
         raise UnsupportedError("an index is for all files of a folder: pass the folder",
@@ -125,7 +126,6 @@ class Index(Summarized):
 
     def __init__(self, table: Table, columns: list[str], kms: CachedKms | None):
         self._table, self.columns, self._kms = table, columns, kms
-        self._kept_folders: dict[str, IndexFolder] = {}
         self._turns = Turns()
 
     @classmethod
@@ -202,10 +202,7 @@ class Index(Summarized):
 
     def column(self, column: str) -> ColumnIndex:
         """Open the newest version of the index of a column; the errors are those of lookup."""
-        folder = self._kept_folders.get(column)
-        if folder is None:
-            folder = IndexFolder(self._table.filesystem, self._table.path, column)
-            self._kept_folders[column] = folder
+        folder = IndexFolder(self._table.filesystem, self._table.path, column)
         found = open_column(folder, self._kms)
         if found is None:
             self.chosen(column)
@@ -370,7 +367,7 @@ class Index(Summarized):
 
     def chosen(self, columns: str | Iterable[str] | None) -> list[str]:
         """Return the names of some indexed columns; None: all. Raises ColumnError for others."""
-        chosen = self.columns if columns is None else _distinct(columns)
+        chosen = self.columns if columns is None else names_of_columns(columns)
         for column in chosen:
             if column not in self.columns:
                 raise ColumnError("the column has no index"
@@ -384,14 +381,6 @@ class Index(Summarized):
 
     def _headline(self) -> str:
         return f"{self._table.path}: {names(self.columns)}"
-
-
-def _distinct(columns: str | Iterable[str]) -> list[str]:
-    """Return the names of columns, each once. Raises ValueError if there are none."""
-    found = list(dict.fromkeys([columns] if isinstance(columns, str) else columns))
-    if not found:
-        raise ValueError("columns must name at least one column")
-    return found
 
 
 def index_client(keys: IndexKeys) -> CachedKms | None:

@@ -27,8 +27,8 @@ from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.parquet.row_ranges import parts_of
 from secure_bloom.reading.open_file import OpenFile
-from secure_bloom.storage.files import Source
 from secure_bloom.storage.many_files import NO_FAULT_OF_A_FILE, Advance
+from secure_bloom.storage.source import Source
 
 SAMPLE = 20  #: files of which all values are looked up
 _BATCH_BYTES = 8 * 1024 * 1024  # of pages that are read together

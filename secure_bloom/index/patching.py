@@ -33,7 +33,7 @@ from secure_bloom.index.stamps import Stamp
 from secure_bloom.index.table import Table, TableState
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.reading.open_file import OpenFile
-from secure_bloom.storage.files import Source
+from secure_bloom.storage.source import Source
 from secure_bloom.storage.table_names import job_of, relative_path
 
 #: the changed files of a segment by their numbers: new entries, and the pairs that they have lost

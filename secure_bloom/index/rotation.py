@@ -63,12 +63,12 @@ class IndexRotation(ChangeResult):
 
 
 def rotate_indexes(folders: Sequence[IndexFolder], kms: CachedKms, *, old: str, new: str,
-                   dry_run: bool = False, advance: Advance | None = None) -> IndexRotation:
+                   dry_run: bool = False) -> IndexRotation:
     """Rotate the master key of indexes; for the errors, see :meth:`Index.rotate`."""
     rewrapping = Rewrapping(kms, old, new, dry_run)
     by_path = {folder.path: folder for folder in folders}
     many = ManyFiles(lambda path, _: path if _rotate(by_path[path], rewrapping) else None,
-                     list(by_path), advance)
+                     list(by_path))
 
     def result() -> IndexRotation:
         return IndexRotation(*many.outcomes(), sorted(rewrapping.found), dry_run)

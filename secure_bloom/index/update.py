@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -32,8 +32,8 @@ from secure_bloom.parquet.schema import filter_columns, find_column
 from secure_bloom.parquet.thrift import no_garbage_collection
 from secure_bloom.policy.requirement import FolderChecks, Requirement
 from secure_bloom.reading.open_file import OpenFile
-from secure_bloom.storage.files import Source
 from secure_bloom.storage.many_files import Advance, ManyFiles
+from secure_bloom.storage.source import Source
 from secure_bloom.storage.table_formats import ICEBERG_DATA, table_below
 from secure_bloom.storage.table_names import job_of
 
@@ -123,26 +123,12 @@ def update_indexes(table: Table, columns: Iterable[str], kms: CachedKms | None, 
                    budget: int = BUDGET, advance: Advance | None = None,
                    requirement: Requirement | None = None) -> UpdateResult:
     """Cover the files of existing indexes that are not covered yet."""
-    checks = FolderChecks(requirement)
     update = TableUpdate(table, columns, kms)
-    with ExitStack() as stack:
-        makers = {}
-        for column in update.columns:
-            makers[column.column] = column.maker(table.path, budget // len(update.columns))
-            stack.callback(makers[column.column].close)
-        wanting = update.wanting
-
-        def add(path: str) -> tuple[str, str]:
-            return path, add_file(table, kms, path, update.listing[path], update.now,
-                                  [makers[column] for column in wanting[path]], checks)
-
-        files = ManyFiles(lambda path, _: add(path), list(wanting), advance)
-        if wanting:
-            files.run(_threads(table))
-            checks.finish()
-        outcomes, _, failed = files.outcomes()
-        return update.finish(outcomes, failed, {column: [maker.write()]
-                                                for column, maker in makers.items()}, budget)
+    makers = {column.column: column.maker(table.path, budget // len(update.columns))
+              for column in update.columns}
+    files = {path: (update.listing[path], names) for path, names in update.wanting.items()}
+    added = add_files(table, kms, update.now, makers, files, _threads(table), requirement, advance)
+    return update.finish([added], budget)
 
 
 def trust_again(table: Table, columns: Iterable[str], kms: CachedKms | None) -> None:
@@ -155,13 +141,49 @@ def trust_again(table: Table, columns: Iterable[str], kms: CachedKms | None) -> 
         return  # other jobs are at work: the last one does it
     update = TableUpdate(table, columns, kms)
     if not update.wanting:
-        update.finish((), {}, {column.column: () for column in update.columns})
+        update.finish([])
+
+
+class Added(NamedTuple):
+    """What was added of some files.
+
+    ``outcomes`` are those of :func:`add_file`, by path. ``failed`` says why files could not be
+    read. ``made`` are the segments of each column.
+    """
+
+    outcomes: dict[str, str]
+    failed: dict[str, str]
+    made: dict[str, Segments]
+
+
+def add_files(table: Table, kms: CachedKms | NoKeys | None, now: int | None,
+              makers: Mapping[str, SegmentMaker],
+              files: Mapping[str, tuple[Stamp, Collection[str]]], threads: int = 1,
+              requirement: Requirement | None = None, advance: Advance | None = None) -> Added:
+    """Add files to segments, and write these. ``files`` has stamps and columns by path."""
+    checks = FolderChecks(requirement)
+
+    def add(path: str, _: Advance) -> tuple[str, str]:
+        stamp, columns = files[path]
+        return path, add_file(table, kms, path, stamp, now,
+                              [makers[column] for column in columns], checks)
+
+    with ExitStack() as stack:
+        for maker in makers.values():
+            stack.callback(maker.close)
+        many = ManyFiles(add, list(files), advance)
+        if files:
+            many.run(threads)
+            checks.finish()
+        outcomes, _, failed = many.outcomes()
+        return Added(dict(outcomes), failed,
+                     {column: maker.write() for column, maker in makers.items()})
 
 
 class TableUpdate:
     """An update of the indexes of some columns: which files they lack, and how it is finished.
 
-    The files can be added anywhere, by :func:`add_file`.
+    The files can be added anywhere, by :func:`add_files`.
 
     Attributes
     ----------
@@ -197,23 +219,21 @@ class TableUpdate:
                 found.setdefault(path, []).append(update.column)
         return found
 
-    def finish(self, outcomes: Iterable[tuple[str, str]], failed: dict[str, str],
-               made: Mapping[str, Sequence[Segments]], budget: int = BUDGET,
+    def finish(self, added: Sequence[Added], budget: int = BUDGET,
                merge: Merge = merge_here) -> UpdateResult:
-        """Publish what was made for each column, merge segments, and return what was done.
-
-        ``outcomes`` are those of :func:`add_file`, with the path of each file.
-        """
-        outcomes = list(outcomes)
+        """Publish what was made of all files, merge segments, and return what was done."""
+        outcomes = [one for part in added for one in part.outcomes.items()]
         values = [outcome for _, outcome in outcomes]
         uncovered = {path: reason for path, reason in outcomes
                      if reason not in (INDEXED, RESTAMPED)}
+        failed = {path: reason for part in added for path, reason in part.failed.items()}
         result = UpdateResult([update.column for update in self.columns], values.count(INDEXED),
                               values.count(RESTAMPED), len(self.listing) - len(self.wanting),
                               uncovered, failed)
         is_whole = not uncovered and not failed and self._generation == self._table.generation()
         for update in self.columns:
-            update.finish(made[update.column], self._generation if is_whole else None)
+            update.finish([part.made[update.column] for part in added],
+                          self._generation if is_whole else None)
         for folder in self._folders:
             merge_tiers(self._table, folder, self._kms, budget, merge)
         return result

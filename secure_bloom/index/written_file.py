@@ -10,7 +10,7 @@ from secure_bloom.keys.retrieval import Keys, key_retriever
 from secure_bloom.parquet.footer import Footer
 from secure_bloom.reading.described_file import DescribedFile
 from secure_bloom.reading.open_file import OpenFile
-from secure_bloom.storage.files import Source
+from secure_bloom.storage.source import Source
 
 
 class WrittenFile(DescribedFile):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from secure_bloom.errors import FormatError
-from secure_bloom.storage.files import Source
+from secure_bloom.storage.source import Source
 
 TAIL_SIZE = 8  #: footer length and magic
 MAGIC = b"PAR1"

@@ -15,7 +15,7 @@ from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.pruning.value_list import ValueList
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.sbbf.probes import Probes, is_scalar
-from secure_bloom.storage.files import Source
+from secure_bloom.storage.source import Source
 
 _FEW = 8  # values that are checked faster one by one than as an Arrow array
 

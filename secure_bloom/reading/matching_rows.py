@@ -32,7 +32,7 @@ from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.reading.page_reads import PageReads
 from secure_bloom.reading.page_rows import RowGroupColumns
 from secure_bloom.sbbf.light_arrow import call, truth
-from secure_bloom.storage.files import Source
+from secure_bloom.storage.source import Source
 
 _SMALL = 1 << 20  # bytes of pages: pyarrow reads such a row group as fast
 _SMALL_FAR_AWAY, _SMALL_ONE_BY_ONE = 8, 64  # times as many; pages take more requests

@@ -33,7 +33,6 @@ from secure_bloom.parquet.column_keys import ColumnKeys
 from secure_bloom.parquet.footer import Footer
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.parquet.tail import TAIL_SIZE, read_footer
-from secure_bloom.policy.policy import Policy
 from secure_bloom.policy.requirement import (
     FolderChecks,
     RequireEncryption,
@@ -44,7 +43,8 @@ from secure_bloom.pruning.expressions import columns_of
 from secure_bloom.pruning.file_filters import FileFilters, FilterCache
 from secure_bloom.reading.described_file import DescribedFile
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
-from secure_bloom.storage.files import FilePath, FileSource, Source
+from secure_bloom.storage.files import FileSource
+from secure_bloom.storage.source import Source
 from secure_bloom.storage.versions import FileVersion
 
 _Arguments = ParamSpec("_Arguments")
@@ -85,14 +85,13 @@ class OpenFile(DescribedFile):
     def __init__(self, source: FileSource | Source, keys: Keys = None, *,
                  filesystem: pa_fs.FileSystem | None = None,
                  require_encryption: RequireEncryption | FolderChecks = None,
-                 policy: Policy | FilePath | None = None,
                  on_missing_key: OnMissingKey = "error",
                  filter_cache: FilterCache | None = None):
         self.masks = masking.is_masking(on_missing_key)
         self._read_alike: list[bool] = []  # one element, when known; shared with other handles
         self._page_columns: dict[str, PageColumn | None] = {}  # likewise
         checks = require_encryption if isinstance(require_encryption, FolderChecks) \
-            else encryption_requirement(require_encryption, policy)
+            else encryption_requirement(require_encryption)
         self.source = source if isinstance(source, Source) else Source(source, filesystem)
         self.keys = key_retriever(keys) if self.source.path is None else key_retriever(
             keys, partial(_key_material_beside, self.source), self.path)

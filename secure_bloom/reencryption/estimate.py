@@ -11,7 +11,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.crypto.modules import ModuleCipher
 from secure_bloom.display import Result
 from secure_bloom.reencryption.result import ReencryptResult
-from secure_bloom.storage.files import Source
+from secure_bloom.storage.source import Source
 
 _SAMPLE = 8 << 20  # bytes
 _PAGE = 1 << 20

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow.fs as pa_fs
 
+from secure_bloom.arguments import names_of_columns
 from secure_bloom.display import listed
 from secure_bloom.encryption import EncryptionConfiguration, as_configuration
 from secure_bloom.errors import KeyNotFoundError
@@ -312,7 +313,7 @@ def decrypt(path: FilePath, keys: Keys = None, *, plaintext: bool = False,
         raise TypeError("decrypt makes the data readable for everyone: pass plaintext=True "
                         "(--plaintext) if that is intended")
     rules = given_or_of_environment(None)
-    wanted = None if columns is None else _distinct(columns)
+    wanted = None if columns is None else names_of_columns(columns)
     kms = None if wanted is None else _writing_kms(keys, None)
 
     def planner(file: OpenFile) -> Plan | None:
@@ -362,11 +363,4 @@ def _writing_kms(keys: Keys, new_keys: Keys) -> CachedKms:
     So key-encryption keys are new, too: those of this process may be known to whoever has a key.
     """
     return CachedKms(open_client(keys if new_keys is None else new_keys, to_wrap=True).kms)
-
-
-def _distinct(columns: Iterable[str]) -> list[str]:
-    found = [columns] if isinstance(columns, str) else list(dict.fromkeys(columns))
-    if not found:
-        raise ValueError("columns must name at least one column")
-    return found
 

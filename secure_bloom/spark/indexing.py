@@ -8,29 +8,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from secure_bloom.arguments import names_of_columns
 from secure_bloom.index.building import BUDGET
 from secure_bloom.index.column_segments import SegmentMaker, SentKey
 from secure_bloom.index.stamps import Stamp
 from secure_bloom.index.table import Table
 from secure_bloom.index.update import (
+    Added,
     IndexEncryption,
     TableUpdate,
     UpdateResult,
-    add_file,
+    add_files,
     create_index,
 )
-from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.keys.keyring import Keyring
 from secure_bloom.spark.index_merging import SparkMerge
-from secure_bloom.spark.options.kms import client_or_none, uri_for_tasks
+from secure_bloom.spark.options.kms import client_or_no_keys, client_or_none, uri_for_tasks
 from secure_bloom.spark.options.options import locate
 from secure_bloom.spark.tasks import run_tasks
 from secure_bloom.storage.files import FilePath
-from secure_bloom.storage.many_files import ManyFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,9 +84,7 @@ def build_index(spark: SparkSession, path: FilePath, columns: str | Iterable[str
     --------
     >>> secure_bloom.spark.build_index(spark, "/data/people", "ssn")  # doctest: +SKIP
     """
-    wanted = [columns] if isinstance(columns, str) else list(columns)
-    if not wanted:
-        raise ValueError("columns must name at least one column")
+    wanted = names_of_columns(columns)
     root = str(path)
     filesystem, folder = locate(root)
     uri = uri_for_tasks(keys)
@@ -96,24 +93,18 @@ def build_index(spark: SparkSession, path: FilePath, columns: str | Iterable[str
     for column in wanted:
         create_index(table, column, kms, encryption, listing, exclusive)
     update = TableUpdate(table, wanted, kms)
-    files = [_File(name, *update.listing[name], names) for name, names in update.wanting.items()]
+    files = [_File(name, update.listing[name], names) for name, names in update.wanting.items()]
     work = partial(_write_segments, root, table.path, uri, update.now,
                    {one.column: _Column(one.key, one.earlier) for one in update.columns})
-    done = run_tasks(spark, work, _tasks(files)) if files else []
-    made = {column: [one["made"][column] for one in done] for column in wanted}
-    failed = {name: reason for one in done for name, reason in one["failed"].items()}
-    return update.finish([(name, outcome) for one in done
-                          for name, outcome in one["outcomes"]], failed, made, BUDGET,
-                         SparkMerge(spark, root))
+    added = run_tasks(spark, work, _tasks(files)) if files else []
+    return update.finish(added, BUDGET, SparkMerge(spark, root))
 
 
 class _File(NamedTuple):
     """A file to cover, and by the indexes of which columns."""
 
     path: str
-    size: int
-    mtime_ns: int
-    tag: str
+    stamp: Stamp
     columns: list[str]
 
 
@@ -125,36 +116,21 @@ class _Column(NamedTuple):
 
 
 def _write_segments(root: str, folder: str, uri: str | None, now: int | None,
-                    columns: dict[str, _Column], files: list[_File]) -> dict[str, Any]:
+                    columns: dict[str, _Column], files: list[_File]) -> Added:
     """Write segments for some files, and return what is to be published.
 
     The pickle of ``columns`` contains the keys of the indexes.
     """
-    table, kms = Table(locate(root)[0], folder), client_or_none(uri)
-    with ExitStack() as stack:
-        makers: dict[str, SegmentMaker] = {}
-        for column, one in columns.items():
-            makers[column] = SegmentMaker(table.filesystem, table.path, column, one.key,
-                                          one.earlier, BUDGET // len(columns))
-            stack.callback(makers[column].close)
-        by_path = {file.path: file for file in files}
-
-        def add(path: str) -> tuple[str, str]:
-            file = by_path[path]
-            return path, add_file(table, kms or NO_KEYS, path,
-                                  Stamp(file.size, file.mtime_ns, file.tag), now,
-                                  [makers[column] for column in file.columns])
-
-        added = ManyFiles(lambda path, _: add(path), list(by_path))
-        added.run(1)
-        outcomes, _, failed = added.outcomes()
-        return {"outcomes": outcomes, "failed": failed,
-                "made": {column: maker.write() for column, maker in makers.items()}}
+    table = Table(locate(root)[0], folder)
+    makers = {column: SegmentMaker(table.filesystem, table.path, column, one.key, one.earlier,
+                                   BUDGET // len(columns)) for column, one in columns.items()}
+    return add_files(table, client_or_no_keys(uri), now, makers,
+                     {file.path: (file.stamp, file.columns) for file in files})
 
 
 def _tasks(files: list[_File]) -> list[list[_File]]:
     """Divide the files among tasks, in their order."""
-    total = sum(file.size + _OPEN_COST for file in files)
+    total = sum(file.stamp.size + _OPEN_COST for file in files)
     limit = max(min(_TASK_BYTES, total // (os.cpu_count() or 1)), total // _MAX_TASKS)
     tasks: list[list[_File]] = []
     room = 0
@@ -163,5 +139,5 @@ def _tasks(files: list[_File]) -> list[list[_File]]:
             tasks.append([])
             room = limit
         tasks[-1].append(file)
-        room -= file.size + _OPEN_COST
+        room -= file.stamp.size + _OPEN_COST
     return tasks

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from secure_bloom.errors import FormatError
-from secure_bloom.storage.files import Source
+from secure_bloom.storage.source import Source
 
 _NEAR = 8 * 1024  # bytes between two parts that are read with them
 _NEAR_FAR_AWAY = 1024 * 1024  # likewise, where each read is a request to a server

@@ -18,9 +18,10 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError, UnsupportedError
 from secure_bloom.storage.copying import copy_range
-from secure_bloom.storage.files import Output, Source, open_output
+from secure_bloom.storage.files import Output, open_output
 from secure_bloom.storage.inside import check_opened, delete_file
 from secure_bloom.storage.local_files import LEFT_AS_IT_IS, remove_checksum
+from secure_bloom.storage.source import Source
 from secure_bloom.storage.table_names import table_of
 
 _ZEROS = 8 * 1024 * 1024  # bytes at a time

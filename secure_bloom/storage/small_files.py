@@ -20,7 +20,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.json_text import decode_json
 from secure_bloom.storage.cache import Cache
-from secure_bloom.storage.files import Source
+from secure_bloom.storage.source import Source
 from secure_bloom.storage.versions import local_path, open_regular, until_unchanged
 
 MAX_MARKER = 64 * 1024  #: bytes of a marker

@@ -138,7 +138,7 @@ def test_a_policy_that_contradicts_itself_is_no_finding_about_a_file(path):
 
 
 def test_a_policy_costs_no_reads(path, monkeypatch):
-    from secure_bloom.storage.files import Source
+    from secure_bloom.storage.source import Source
     reads = []
     for name in ("read_at", "read_tail"):
         original = getattr(Source, name)

@@ -21,7 +21,7 @@ from secure_bloom.errors import (
     UnsupportedError,
 )
 from secure_bloom.keys import InMemoryKms
-from secure_bloom.storage import files
+from secure_bloom.storage import source
 from tests.datasets.people import KMS, ROW_GROUP, rows_of, write_file, write_people
 
 FILTERS = {
@@ -295,13 +295,13 @@ def test_few_files_are_open_at_a_time(tmp_path, monkeypatch):
 def opened(monkeypatch) -> list[str]:
     """The names of the local files that are opened, in order."""
     found = []
-    open_file = files.open_file
+    open_file = source.open_file
 
     def noted(filesystem, path):
         found.append(os.path.basename(path))
         return open_file(filesystem, path)
 
-    monkeypatch.setattr(files, "open_file", noted)
+    monkeypatch.setattr(source, "open_file", noted)
     return found
 
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 import secure_bloom
-from secure_bloom.storage.files import Source
+from secure_bloom.storage.source import Source
 from tests.datasets.people import KMS, rows_of, write_file, write_people
 from tests.storage.objects import Objects, new_objects
 from tests.storage.s3 import BUCKET

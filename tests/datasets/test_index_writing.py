@@ -14,7 +14,7 @@ from secure_bloom.index import Index, build, column_segments, written_hashes
 from secure_bloom.index import table as index_table
 from secure_bloom.index import writing as indexing
 from secure_bloom.keys import InMemoryKms, KeyEncryptionKeys
-from secure_bloom.storage import files, versions
+from secure_bloom.storage import source, versions
 from secure_bloom.storage.commit import Job
 from tests.datasets.people import ENCRYPTION, KMS, rows_of
 from tests.index.helpers import files_with
@@ -178,7 +178,7 @@ def test_files_are_not_opened_after_they_were_written(tmp_path, monkeypatch):
         opened.append(path)
         return versions.open_file(filesystem, path)
 
-    monkeypatch.setattr(files, "open_file", open_file)
+    monkeypatch.setattr(source, "open_file", open_file)
     write(tmp_path / "t", mode="error", max_rows_per_file=100)
     assert [path for path in opened if path.endswith(".parquet")] == []
     monkeypatch.undo()

@@ -27,7 +27,7 @@ from secure_bloom.parquet import thrift
 from secure_bloom.parquet.footer import Footer
 from secure_bloom.parquet.tail import MAX_FOOTER, read_footer
 from secure_bloom.parquet.thrift import BINARY, I32, I64, STRUCT, Struct, tree
-from secure_bloom.storage.files import Source
+from secure_bloom.storage.source import Source
 from tests.cases import for_each
 from tests.support import (
     FOOTER_KEY,

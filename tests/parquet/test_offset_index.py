@@ -10,7 +10,7 @@ from secure_bloom.parquet import offset_index, thrift
 from secure_bloom.parquet.offset_index import make_offset_index
 from secure_bloom.parquet.pages import DataPage, data_pages
 from secure_bloom.parquet.thrift import I32, STRUCT, Struct
-from secure_bloom.storage.files import Source
+from secure_bloom.storage.source import Source
 from tests.page_indexes import decode_pages
 from tests.parquet.test_pages import modules
 

@@ -27,7 +27,7 @@ from secure_bloom.parquet.placing import (
 )
 from secure_bloom.parquet.tail import split_tail
 from secure_bloom.parquet.thrift import I32, LIST, STRUCT, Struct
-from secure_bloom.storage.files import Source
+from secure_bloom.storage.source import Source
 from tests.support import open_footer
 
 TABLE = pa.table({"a": [7, 8, 7, 9] * 50})

@@ -124,7 +124,7 @@ def test_a_file_that_is_replaced_before_its_task_is_not_covered(folder, keyring,
     work, tasks = work_of(folder, keyring, monkeypatch)
     path = folder / tasks[0][0].path
     os.utime(path, ns=(1, 1))
-    outcomes = dict(work(tasks[0])["outcomes"])
+    outcomes = work(tasks[0]).outcomes
     assert outcomes[path.name] == "changed after it was listed"
 
 

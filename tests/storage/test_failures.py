@@ -9,12 +9,13 @@ import pytest
 
 from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError
 from secure_bloom.storage import copying, processes, rewrite, visibility
-from secure_bloom.storage.files import Source, write_file
+from secure_bloom.storage.files import write_file
 from secure_bloom.storage.leftovers import remove_leftovers_of
 from secure_bloom.storage.local_files import temporary_name
 from secure_bloom.storage.many_files import each_file
 from secure_bloom.storage.rewrite import Kept, Rewrite, Zeros
 from secure_bloom.storage.small_files import read_small
+from secure_bloom.storage.source import Source
 from secure_bloom.storage.table_formats import Table, first_table, folders_above
 from secure_bloom.storage.versions import _nanoseconds, open_file
 from secure_bloom.storage.visibility import read_jobs, visible_files

@@ -16,8 +16,9 @@ from secure_bloom import ParquetWriter, attach, read_table, write_dataset, write
 from secure_bloom.errors import FormatError, KeyringError, SecureBloomError
 from secure_bloom.keys import Keyring
 from secure_bloom.storage import local_files
-from secure_bloom.storage.files import Source, _open_on
+from secure_bloom.storage.files import _open_on
 from secure_bloom.storage.leftovers import remove_leftovers
+from secure_bloom.storage.source import Source
 from secure_bloom.storage.table_formats import folders_above
 
 TABLE = pa.table({"a": range(1000)})

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from secure_bloom.errors import FormatError
-from secure_bloom.storage.files import Source
 from secure_bloom.storage.ranges import Ranges
+from secure_bloom.storage.source import Source
 from tests.storage.objects import Objects, new_objects
 from tests.storage.s3 import BUCKET
 

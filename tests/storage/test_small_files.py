@@ -9,7 +9,6 @@ import pytest
 from secure_bloom import read_table, write_table
 from secure_bloom.errors import FormatError
 from secure_bloom.storage import small_files
-from secure_bloom.storage.files import Source
 from secure_bloom.storage.job_folder import JobFolder
 from secure_bloom.storage.small_files import (
     MAX_MARKER,
@@ -18,6 +17,7 @@ from secure_bloom.storage.small_files import (
     read_constant,
     read_small,
 )
+from secure_bloom.storage.source import Source
 from secure_bloom.storage.table_names import GENERATION, STAGING, SUCCESS
 from secure_bloom.storage.versions import open_stream, wait_for_the_clock
 from secure_bloom.storage.visibility import visible_files

@@ -34,9 +34,9 @@ from secure_bloom.keys import InMemoryKms, external, list_master_keys, rotate_ma
 from secure_bloom.maintain.folders import change_files
 from secure_bloom.reading import open_file, rows
 from secure_bloom.reading.open_file import OpenFile
-from secure_bloom.storage import files, versions
-from secure_bloom.storage.files import Source
+from secure_bloom.storage import files, source, versions
 from secure_bloom.storage.rewrite import Rewrite
+from secure_bloom.storage.source import Source
 from secure_bloom.storage.table_names import material_path
 from tests.counting import CountingHandler
 from tests.storage.objects import Objects, new_objects
@@ -107,7 +107,7 @@ class Store:
 @pytest.fixture(params=["renamed", "overwritten", "uploaded"])
 def place(request, tmp_path, way, monkeypatch):
     if request.param == "uploaded":
-        monkeypatch.setattr(files, "_READ_AHEAD", 64)  # else one response has the whole file
+        monkeypatch.setattr(source, "_READ_AHEAD", 64)  # else one response has the whole file
         return Store(way)
     return Local(tmp_path, way, in_place=request.param == "overwritten")
 
@@ -115,7 +115,7 @@ def place(request, tmp_path, way, monkeypatch):
 class Steps:
     """Does something at the n-th of all steps of a read: before or after each access."""
 
-    _PLACES = ((files, "open_file"), (Source, "read_at"), (Source, "read_tail"),
+    _PLACES = ((source, "open_file"), (Source, "read_at"), (Source, "read_tail"),
                (rows, "to_table"), (pages, "new_fragment"), (scan, "read_batches"),
                (pq.ParquetFile, "read"), (FilePart, "has"), (FilePart, "batches"),
                (OpenFile, "open_in_pyarrow"))
@@ -751,7 +751,7 @@ def test_a_link_that_leads_elsewhere_meanwhile_changes_neither_file(tmp_path, mo
     for name, values in (("one", OLD), ("other", NEW)):
         (tmp_path / name).write_bytes(content(values))
         contents[name] = (tmp_path / name).read_bytes()
-    link, open_file = tmp_path / "a.parquet", files.open_file
+    link, open_file = tmp_path / "a.parquet", source.open_file
     link.symlink_to("one")
 
     def switch(*where):
@@ -760,7 +760,7 @@ def test_a_link_that_leads_elsewhere_meanwhile_changes_neither_file(tmp_path, mo
         link.symlink_to("other")
         return found
 
-    monkeypatch.setattr(files, "open_file", switch)
+    monkeypatch.setattr(source, "open_file", switch)
     assert "changed in the meantime" in secure_bloom.strip(link).failed[str(link)]
     assert all((tmp_path / name).read_bytes() == data for name, data in contents.items())
 
