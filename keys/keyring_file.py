@@ -58,12 +58,9 @@ _PART = 2**20  # bytes that are read at once
 
 @dataclass(frozen=True)
 class SealingKey:
-    """The key derived from a passphrase, with the parameters of the derivation."""
+    """The key derived from a passphrase, with the parameters of the derivation: salt, n, r, p."""
 
-    salt: bytes
-    n: int
-    r: int
-    p: int
+    cost: tuple[bytes, int, int, int]
     key: bytes = field(repr=False)
 
     @classmethod
@@ -83,11 +80,7 @@ class SealingKey:
             raise KeyringError("to make a key of the passphrase, scrypt needs "
                                f"{128 * r * n >> 20} MiB of memory, which are not available"
                                ) from None
-        return cls(salt, n, r, p, key)
-
-    def serves(self, salt: bytes, n: int, r: int, p: int) -> bool:
-        """Whether the key was derived with these parameters."""
-        return (self.salt, self.n, self.r, self.p) == (salt, n, r, p)
+        return cls((salt, n, r, p), key)
 
 
 @dataclass(frozen=True)
@@ -114,12 +107,12 @@ def read(path: Path, passphrase: Callable[[], str], known: SealingKey | None = N
         if document["version"] != 2:
             raise KeyringError(f"keyring version {document['version']!r} is not supported",
                                file=str(path))
-        salt, n, r, p = _cost(document["scrypt"], path)
-    if known is not None and known.serves(salt, n, r, p):
+        cost = _cost(document["scrypt"], path)
+    if known is not None and known.cost == cost:
         sealing = known
     else:
         with error_location(file=str(path)):
-            sealing = SealingKey.derive(passphrase(), salt, n, r, p)
+            sealing = SealingKey.derive(passphrase(), *cost)
     with _no_keyring(path):
         try:
             keys = unwrap_locally(sealing.key, document["sealed"], _AAD)
@@ -135,11 +128,10 @@ def serialize(content: Content) -> bytes:
             for name, key in sorted(content.keys.items())}
     if content.sealing is None:
         return _json({"version": 1, "keys": keys})
-    made = content.sealing
+    salt, n, r, p = content.sealing.cost
     return _json({"version": 2,
-                  "scrypt": {"salt": base64.b64encode(made.salt).decode("ascii"),
-                             "n": made.n, "r": made.r, "p": made.p},
-                  "sealed": wrap_locally(made.key, _json(keys), _AAD)})
+                  "scrypt": {"salt": base64.b64encode(salt).decode(), "n": n, "r": r, "p": p},
+                  "sealed": wrap_locally(content.sealing.key, _json(keys), _AAD)})
 
 
 def check_private(descriptor: int, path: Path, owner: int | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from secure_bloom.crypto.key_retriever import KeyRetriever
 from secure_bloom.keys import external
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.kek import KeyEncryptionKey
@@ -78,11 +79,8 @@ class DataKeyWrapper:
         return refer_to(name)
 
 
-class NewKeys:
-    """New data keys that a :class:`DataKeyWrapper` wraps, as a :class:`.KeyRetriever`."""
-
-    aad_prefix: bytes | None = None
-    has_footer_key = True
+class NewKeys(KeyRetriever):
+    """New data keys that a :class:`DataKeyWrapper` wraps."""
 
     def __init__(self, wrapper: DataKeyWrapper):
         self._wrapper = wrapper
@@ -102,10 +100,6 @@ class NewKeys:
     def footer_key(self, key_metadata: bytes | None) -> bytes:
         """See :class:`.KeyRetriever`."""
         return self._keys[key_metadata or b""][0]
-
-    def column_key(self, path: str, key_metadata: bytes | None) -> bytes:
-        """See :class:`.KeyRetriever`."""
-        return self.footer_key(key_metadata)
 
     def master_key(self, key_metadata: bytes | None) -> str | None:
         """See :class:`.KeyRetriever`."""

@@ -175,14 +175,11 @@ def _no_path() -> Mapping[str, str]:
                            "Parquet file by its path")
 
 
-class KmsKeys:
+class KmsKeys(KeyRetriever):
     """The data keys of one file, unwrapped through a KMS.
 
     ``read_external`` returns the external key material by name, for files that use it.
     """
-
-    aad_prefix: bytes | None = None
-    has_footer_key = True
 
     def __init__(self, kms: KeyUnwrapper,
                  read_external: Callable[[], Mapping[str, str]] = _no_path):

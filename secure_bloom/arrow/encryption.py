@@ -70,7 +70,7 @@ def file_encryption(encryption: Encryption | None, keys: WritingKeys = None) -> 
                           ExplicitKeys(encryption.footer_key, aad_prefix=encryption.aad_prefix))
 
 
-class _KmsEncryption(FileEncryption):
+class _KmsEncryption(FileEncryption, KeyRetriever):
     """Encryption with keys that a KMS wraps.
 
     pyarrow creates keys and requests that they be wrapped; it gets numbers in return, and
@@ -78,9 +78,6 @@ class _KmsEncryption(FileEncryption):
     therefore come from elsewhere, and names of master keys may have any form. The KMS is called
     when the object is created, before anything is written.
     """
-
-    aad_prefix: bytes | None = None
-    has_footer_key = True
 
     def __init__(self, encryption: EncryptionConfiguration, kms: CachedKms | KeyEncryptionKeys):
         super().__init__(keys=self)
@@ -100,10 +97,6 @@ class _KmsEncryption(FileEncryption):
     def footer_key(self, key_metadata: bytes | None) -> bytes:
         """See :class:`KeyRetriever`."""
         return self._placeholder_keys.unwrap_key(self._placeholder(key_metadata).wrapped_dek)
-
-    def column_key(self, path: str, key_metadata: bytes | None) -> bytes:
-        """See :class:`KeyRetriever`."""
-        return self.footer_key(key_metadata)
 
     def master_key(self, key_metadata: bytes | None) -> str | None:
         """See :class:`KeyRetriever`."""

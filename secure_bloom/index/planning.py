@@ -221,7 +221,7 @@ class ListedIndexes:
     def __init__(self, indexes: FolderIndexes, listing: Mapping[str, Stamp],
                  opened: Iterable[ColumnIndex] = ()):
         self.indexes = indexes  #: for later scans, which list the files again
-        self._listing = listing
+        self.listing = listing  #: stamps of the listed files, by path relative to the table
         self._found = {index.column: index for index in opened}
         self._opened: dict[str, tuple[ColumnIndex, Coverage] | None] = {}
 
@@ -233,11 +233,6 @@ class ListedIndexes:
         found._opened = dict.fromkeys(indexes.columns)  # the other ones are not asked
         found._opened[index.column] = index, ListedCoverage(places, [])
         return found
-
-    @property
-    def listing(self) -> Mapping[str, Stamp]:
-        """Stamps of the listed files, by path relative to the table."""
-        return self._listing
 
     @property
     def columns(self) -> Collection[str]:
@@ -252,7 +247,7 @@ class ListedIndexes:
     def paths(self) -> list[str]:
         """Paths of the listed files in the filesystem."""
         prefix = self.indexes.table.full_path("")
-        return [prefix + path for path in self._listing]
+        return [prefix + path for path in self.listing]
 
     def covering(self, path: str) -> list[str]:
         """Return the columns of the opened indexes that cover a file."""
@@ -283,7 +278,7 @@ class ListedIndexes:
                 opened.append(found)
                 if not found[1].uncovered:
                     break
-        return KnownFiles(self.indexes.table, self._listing, opened)
+        return KnownFiles(self.indexes.table, self.listing, opened)
 
     def select(self, alternatives: Alternatives, excluded: Collection[str] = (),
                is_comparable: IsComparable | None = None) -> dict[str, FoundRows]:
@@ -352,7 +347,7 @@ class ListedIndexes:
         if column not in self._opened:
             index = self._found.get(column) or self.indexes.open(column)
             coverage = None if index is None else self.indexes.attempt(
-                column, lambda: index.coverage(self._listing))  # which reads pages of files
+                column, lambda: index.coverage(self.listing))  # which reads pages of files
             self._opened[column] = None
             if index is not None and coverage is not None and self.indexes.check(index, coverage):
                 self._opened[column] = index, coverage

@@ -21,12 +21,12 @@ from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.retrieval import Keys, open_keys
 from secure_bloom.maintain.tables import check_no_table
 from secure_bloom.reencryption.journal import Journal
-from secure_bloom.reencryption.one_file import Advance, Outcome, Planner, change_file
+from secure_bloom.reencryption.one_file import Outcome, Planner, change_file
 from secure_bloom.reencryption.result import ReencryptedFile, ReencryptResult
 from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.inside import check_below, check_inside, table_above
 from secure_bloom.storage.leftovers import remove_leftovers_of
-from secure_bloom.storage.many_files import ManyFiles, result_on_error
+from secure_bloom.storage.many_files import Advance, ManyFiles, result_on_error
 from secure_bloom.storage.table_names import relative_path, table_of
 from secure_bloom.storage.visibility import files_below, parquet_files
 

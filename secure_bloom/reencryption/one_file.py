@@ -32,11 +32,10 @@ from secure_bloom.reencryption.target import (
 )
 from secure_bloom.sbbf.options import BloomFilterOptions
 from secure_bloom.storage.files import make_folder
+from secure_bloom.storage.many_files import Advance
 from secure_bloom.storage.rewrite import Kept, Rewrite
 from secure_bloom.storage.table_names import material_path
 from secure_bloom.verify.measure import ColumnHashes
-
-Advance: TypeAlias = Callable[[float], None]
 
 
 @dataclass
@@ -222,7 +221,7 @@ class NewFile(NewVersion):
     """
 
     def __init__(self, file: OpenFile, target: Target, filters: Mapping[int, BloomFilterOptions],
-                 keys: Keys, advance: Callable[[float], None] = lambda fraction: None):
+                 keys: Keys, advance: Advance = lambda fraction: None):
         super().__init__(file, advance)
         self._target, self._filters = target, filters
         self._hashes = ColumnHashes(file, keys)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import pyarrow.fs as pa_fs
 
@@ -34,9 +34,8 @@ from secure_bloom.reencryption.target import (
 from secure_bloom.reencryption.wanted import Wanted, check_may_open, wanted_encryption
 from secure_bloom.sbbf.options import BloomFilters
 from secure_bloom.storage.files import FilePath, resolve
+from secure_bloom.storage.many_files import Advance
 from secure_bloom.storage.versions import local_path
-
-Advance = Callable[[float], None]
 
 
 def encrypt(path: FilePath, keys: Keys = None, *,
