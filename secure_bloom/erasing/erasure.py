@@ -210,7 +210,8 @@ class Erasure:
                 return []
             self._indexes.distrust()  # in case this process is killed while it changes files
             rewriting = FileRewriting(self.erased, self.keys, self.hash_key, self._requirement)
-            files = [rewriting.in_place(self.filesystem, path, set(groups), advance)
+            files = [rewriting.in_place(self.filesystem, path, found.versions[path], set(groups),
+                                        advance)
                      for path, groups in found.files.items()]
             self._indexes.distrust()  # another process may have updated them meanwhile
             return files
@@ -251,7 +252,7 @@ class Erasure:
             def tell(fraction: float) -> None:
                 done[number] = fraction
                 advance(sum(done) / len(done))
-            return rewriting.for_job(job, number, path, set(groups), tell)
+            return rewriting.for_job(job, number, path, found.versions[path], set(groups), tell)
 
         with ThreadPoolExecutor(self.files_at_once) as pool:
             yield from in_order(pool, rewrite, enumerate(found.files.items()),

@@ -15,6 +15,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.erasing.matching import ErasedValues
 from secure_bloom.erasing.remaining import RemainingRows
 from secure_bloom.erasing.result import ErasedFile
+from secure_bloom.erasing.search import check_same
 from secure_bloom.index.file_change import FileChange
 from secure_bloom.index.sealing import IndexKey
 from secure_bloom.keys.external import create_material, read_material
@@ -65,8 +66,8 @@ class FileRewriting(NamedTuple):
     requirement: Requirement | None = None
     index_keys: Mapping[str, IndexKey] = MappingProxyType({})
 
-    def for_job(self, job: Job, number: int, path: str, row_groups: set[int],
-                advance: Advance) -> Rewritten:
+    def for_job(self, job: Job, number: int, path: str, searched: FileVersion | None,
+                row_groups: set[int], advance: Advance) -> Rewritten:
         """Write a file of a job that will replace another one.
 
         Parameters
@@ -76,6 +77,9 @@ class FileRewriting(NamedTuple):
             Part of the new file's name.
         path : str
             The file that it will replace.
+        searched : FileVersion
+            What was found there: somebody may have put something else there since, such as a link
+            to a file of another table, whose rows readers of this one may not see.
         row_groups : set of int
             Those to write again: they have rows to erase, or values of these in their dictionaries.
         advance : callable
@@ -90,6 +94,7 @@ class FileRewriting(NamedTuple):
         """
         with opened_to_rewrite(job.filesystem, path, self.keys,
                                self.requirement) as (rewrite, file):
+            check_same(file.version, searched, path)
             replaced = job.replaced_version(path)
             remaining = self._remaining(file, row_groups, advance, has_new_material=True)
             new = job.new_file(number, posixpath.dirname(relative_path(path, job.folder)), path)
@@ -101,8 +106,9 @@ class FileRewriting(NamedTuple):
             before = _hmac(rewrite.source, self.hash_key)
             rewrite.write_to(new, remaining.parts())
             staged = job.staged(new, remaining.num_rows, remaining.filters)
-            # If only a link is replaced, what it leads to keeps the rows.
-            is_link = job.filesystem.type_name == "local" and os.path.islink(path)
+            # If only a link is replaced, what it led to keeps the rows.
+            is_link = job.filesystem.type_name == "local" and not os.path.samestat(
+                os.lstat(path), os.fstat(rewrite.source.file.fileno()))
             described = ErasedFile(path, visible, file.num_rows,
                                    file.num_rows - remaining.num_rows, before,
                                    _sha256_of(job.filesystem, new),
@@ -111,10 +117,11 @@ class FileRewriting(NamedTuple):
             change = self._change(job, file, path, new, row_groups)
         return Rewritten(described, staged, replaced, change)
 
-    def in_place(self, filesystem: pa_fs.FileSystem, path: str, row_groups: set[int],
-                 advance: Advance) -> ErasedFile:
+    def in_place(self, filesystem: pa_fs.FileSystem, path: str, searched: FileVersion | None,
+                 row_groups: set[int], advance: Advance) -> ErasedFile:
         """Replace a file; parameters and errors are those of :meth:`for_job`."""
         with opened_to_rewrite(filesystem, path, self.keys, self.requirement) as (rewrite, file):
+            check_same(file.version, searched, path)
             remaining = self._remaining(file, row_groups, advance, has_new_material=False)
             before, has_other_names = _hmac(rewrite.source, self.hash_key), rewrite.has_other_names
             rewrite.replace_by(remaining.parts())

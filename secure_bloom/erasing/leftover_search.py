@@ -55,18 +55,18 @@ class LeftoverSearch:
 
     def add_to(self, found: Occurrences, removed: RemovedValues) -> None:
         """Add the row groups in which such values are left; ``removed`` are those found last."""
-        def look(file: OpenFile, path: str) -> tuple[int, list[int]]:
+        def look(file: OpenFile, path: str) -> tuple[int, FileVersion | None, list[int]]:
             version, skip = file.version, found.files.get(path, ())
             if version is not None and version == self._searched.get(path):
-                return file.num_rows, []
+                return file.num_rows, version, []
             groups = groups_with_removed(file, removed, skip)
             if not groups and not skip and version is not None and version.tag is not None:
                 self._searched[path] = version
-            return file.num_rows, groups
+            return file.num_rows, version, groups
 
         paths = parquet_files(self._filesystem, self._path) if removed else []
-        for path, (rows, groups) in self._each(look, paths).items():
-            found.add(path, rows, dict.fromkeys(groups, 0))
+        for path, (rows, version, groups) in self._each(look, paths).items():
+            found.add(path, rows, version, dict.fromkeys(groups, 0))
 
     def _each(self, work: Callable[[OpenFile, str], Outcome], paths: list[str]) \
             -> dict[str, Outcome]:

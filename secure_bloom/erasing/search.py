@@ -21,7 +21,7 @@ from secure_bloom.erasing.leftovers import erased_in_dictionaries
 from secure_bloom.erasing.matching import ErasedValues
 from secure_bloom.erasing.rows import RowReader
 from secure_bloom.erasing.user_metadata import metadata_with_values
-from secure_bloom.errors import ColumnError, error_location
+from secure_bloom.errors import ChangedMeanwhileError, ColumnError, error_location
 from secure_bloom.index.planning import IndexUse
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.policy.requirement import Requirement
@@ -29,7 +29,7 @@ from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.parsing import parse_values
 from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.threads import in_order, pool_for
-from secure_bloom.storage.versions import without_subtree
+from secure_bloom.storage.versions import FileVersion, without_subtree
 from secure_bloom.storage.visibility import parquet_files
 
 
@@ -47,6 +47,8 @@ class Occurrences:
         How the other files and row groups were ruled out.
     rows_of : dict of str to int
         Rows of each file that has such rows.
+    versions : dict of str to FileVersion
+        Of each file that has such rows, the one that was searched.
     num_dictionaries : int
         How many dictionaries were searched.
     num_files, num_rows : int
@@ -62,15 +64,21 @@ class Occurrences:
     num_rows: int
     char_lengths: frozenset[int] = frozenset()
     rows_of: dict[str, int] = field(default_factory=dict)
+    versions: dict[str, FileVersion | None] = field(default_factory=dict)
     files: dict[str, dict[int, int]] = field(default_factory=dict)
     counts: Counter[Any] = field(default_factory=Counter, repr=False)
     num_dictionaries: int = 0
     metadata: Counter[str] = field(default_factory=Counter)
 
-    def add(self, path: str, num_rows: int, groups: Mapping[int, int]) -> None:
-        """Add row groups of a file, which has so many rows."""
+    def add(self, path: str, num_rows: int, version: FileVersion | None,
+            groups: Mapping[int, int]) -> None:
+        """Add row groups of a version of a file, which has so many rows.
+
+        Raises ChangedMeanwhileError if others are of another version.
+        """
         if groups:
-            self.rows_of[path] = num_rows
+            check_same(version, self.versions.get(path, version), path)
+            self.rows_of[path], self.versions[path] = num_rows, version
             self.files.setdefault(path, {}).update(groups)
 
     def merged(self, other: Occurrences) -> Occurrences:
@@ -81,7 +89,8 @@ class Occurrences:
         return Occurrences(report, self.num_files + other.num_files,
                            self.num_rows + other.num_rows,
                            self.char_lengths | other.char_lengths, self.rows_of | other.rows_of,
-                           self.files | other.files, self.counts + other.counts,
+                           self.versions | other.versions, self.files | other.files,
+                           self.counts + other.counts,
                            self.num_dictionaries + other.num_dictionaries,
                            self.metadata + other.metadata)
 
@@ -94,6 +103,13 @@ class Occurrences:
     def found_dictionaries(self) -> int:
         """Row groups without such rows that have the values in a dictionary."""
         return sum(map(only_in_dictionaries, self.files.values()))
+
+
+def check_same(version: FileVersion | None, before: FileVersion | None, path: str) -> None:
+    """Raise ChangedMeanwhileError if a file is not the one that was searched before."""
+    if version is not None and not version.is_same_elsewhere(before):
+        raise ChangedMeanwhileError("the file was changed in the meantime; run it again",
+                                    file=path)
 
 
 def only_in_dictionaries(groups: Mapping[int, int]) -> int:
@@ -122,7 +138,7 @@ def find_occurrences(source: str | list[str], erased: ErasedValues, keys: Keys,
                 groups = _count(opened, erased, found.counts)
         finally:
             opened.close()
-        found.add(path, opened.file.num_rows, groups)
+        found.add(path, opened.file.num_rows, opened.file.version, groups)
         advance(0.5 + number / max(1, search.num_files) / 4)
     advance(0.75)
     _find_in_dictionaries(search, erased, found)
@@ -135,12 +151,13 @@ def _find_in_dictionaries(search: Search, erased: ErasedValues, found: Occurrenc
 
     Also add key-value metadata that cannot be searched.
     """
-    def look(file: DatasetFile) -> tuple[list[int], int, set[str]]:
+    def look(file: DatasetFile) -> tuple[FileVersion | None, list[int], int, set[str]]:
         opened = file.open()
         try:
             with error_location(file=file.path), opened.source.one_version():
                 opened.open_now()
-                return (*erased_in_dictionaries(opened.file, erased,
+                return (opened.file.version,
+                        *erased_in_dictionaries(opened.file, erased,
                                                 found.files.get(file.path, ())),
                         metadata_with_values(opened.file))
         finally:
@@ -148,8 +165,8 @@ def _find_in_dictionaries(search: Search, erased: ErasedValues, found: Occurrenc
 
     with pool_for(search.access.filesystem) as pool:
         looked = in_order(pool, look, search.files)
-        for file, (groups, num_read, metadata) in zip(search.files, looked, strict=True):
-            found.add(file.path, file.num_rows, dict.fromkeys(groups, 0))
+        for file, (version, groups, num_read, metadata) in zip(search.files, looked, strict=True):
+            found.add(file.path, file.num_rows, version, dict.fromkeys(groups, 0))
             found.num_dictionaries += num_read
             found.metadata.update(metadata)
 

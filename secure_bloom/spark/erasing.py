@@ -27,6 +27,7 @@ from secure_bloom.spark.tasks import run_tasks
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import FilePath
 from secure_bloom.storage.table_names import table_of
+from secure_bloom.storage.versions import FileVersion
 from secure_bloom.storage.visibility import parquet_files
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class _SparkErasure(Erasure):
     def rewrite(self, job: Job, found: Occurrences, advance: Callable[[float], None]) \
             -> Iterator[Rewritten]:
         """Write the files without these rows, each in a task."""
-        files = [(number, path, set(groups))
+        files = [(number, path, found.versions[path], set(groups))
                  for number, (path, groups) in enumerate(found.files.items())]
         yield from run_tasks(self._spark,
                              partial(self._with_values().rewrite, job, self.hash_key), files)
@@ -149,11 +150,11 @@ class _Tasks:
         except ColumnError:
             return None
 
-    def rewrite(self, job: Job, hash_key: bytes | None, file: tuple[int, str, set[int]]) \
-            -> Rewritten:
+    def rewrite(self, job: Job, hash_key: bytes | None,
+                file: tuple[int, str, FileVersion | None, set[int]]) -> Rewritten:
         """Write a file of the job."""
-        number, path, groups = file
+        number, path, searched, groups = file
         keys = client_or_no_keys(self.uri)
         index_keys = TableIndexes(job.filesystem, job.table, keys).keys()
         return FileRewriting(self.erased, keys, hash_key, index_keys=index_keys).for_job(
-            job, number, path, groups, lambda fraction: None)
+            job, number, path, searched, groups, lambda fraction: None)

@@ -64,6 +64,19 @@ class FileVersion(NamedTuple):
         apart = abs(mtime_ns - self.mtime_ns)
         return size == self.size and apart < (1 if exactly else 10**9)
 
+    def is_same_elsewhere(self, other: FileVersion | None) -> bool:
+        """Whether another machine may have seen this version.
+
+        Machines count the devices that they share each in its own way.
+        """
+        return other is not None and self._without_device() == other._without_device()
+
+    def _without_device(self) -> FileVersion:
+        match self.tag:
+            case (int(), int(inode)):  # local
+                return self._replace(tag=inode)
+        return self
+
 
 class VersionedFile:
     """A file that is open for reading, and its version.

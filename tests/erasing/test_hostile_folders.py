@@ -1,6 +1,7 @@
 """Erasures of folders into which somebody else may write, who has no key."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 
@@ -11,8 +12,9 @@ from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.index import coverage
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.local_files import temporary_name
+from secure_bloom.storage.rewrite import Rewrite
 from secure_bloom.storage.table_names import job_of
-from tests.erasing.helpers import ENCRYPTION, KMS, numbers_in, people, ssn, write_people
+from tests.erasing.helpers import ENCRYPTION, KMS, numbers_in, people, rows, ssn, write_people
 from tests.index.helpers import LOCAL, age
 from tests.index.planting import plant
 
@@ -86,6 +88,38 @@ def test_what_a_link_led_to_is_out_of_reach(tmp_path):
     assert result.ok and numbers_in(target) == list(range(8))
     assert [text for text in result.out_of_reach if "other names" in text] \
         == [f"{lake}/a.parquet has other names (links), which keep the rows"]
+
+
+@pytest.mark.parametrize("by_link", [False, True])
+def test_what_takes_the_place_of_a_file_after_the_search_is_searched_first(tmp_path, monkeypatch,
+                                                                           by_link):
+    """It has the values in another row group. Back again, a link is still reported."""
+    lake = tmp_path / "lake"
+    for name, numbers in (("lake/a", range(8)), ("other", [4, 5, 6, 7, 3])):
+        write_people(tmp_path / f"{name}.parquet", numbers)
+    start, write_to, searched = Job.start, Rewrite.write_to, []
+
+    def start_late(job, **options):
+        if not searched:
+            os.rename(lake / "a.parquet", tmp_path / "a.parquet")
+            if by_link:
+                (lake / "a.parquet").symlink_to(tmp_path / "other.parquet")
+            else:
+                os.rename(tmp_path / "other.parquet", lake / "a.parquet")
+        searched.append(job)
+        start(job, **options)
+
+    def restored(rewrite, path, parts):
+        write_to(rewrite, path, parts)
+        if by_link:
+            os.rename(tmp_path / "a.parquet", lake / "a.parquet")
+            monkeypatch.setattr(Rewrite, "write_to", write_to)
+
+    monkeypatch.setattr(Job, "start", start_late)
+    monkeypatch.setattr(Rewrite, "write_to", restored)
+    result = erase(lake, "ssn", ssn(3), KMS, max_share=1)
+    assert result.ok and len(searched) == 2 + by_link
+    assert rows(lake) == ([0, 1, 2, 4, 5, 6, 7] if by_link else [4, 5, 6, 7])
 
 
 def test_files_that_a_marker_hides_are_out_of_reach(tmp_path):
