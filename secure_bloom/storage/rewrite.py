@@ -58,11 +58,12 @@ class Rewrite:
                  keep_times: bool = False):
         self._filesystem = filesystem
         self._path = self._real(path)
-        self._table = None if folder in (None, path) else table_of(self._real(folder))
+        within = None if folder == path else folder
+        self._table = None if within is None else table_of(self._real(within))
         self.source = Source(self._path, filesystem)  # records the version it opened
         self._descriptor = self.source.file.fileno() if self._is_local else None
-        if folder not in (None, path):
-            self._check_inside(table_of(folder))
+        if within is not None:
+            self._check_inside(table_of(within))
         self._old = os.fstat(self.source.file.fileno()) if keep_times else None
 
     def _check_inside(self, table: str) -> None:
