@@ -15,7 +15,7 @@ from secure_bloom.arrow.predicate_rows import PredicateRows
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.sbbf.arrow_types import is_bytes, is_text, plain_type
-from secure_bloom.storage.hive_partitioning import first_values, partition_values
+from secure_bloom.storage.hive_partitioning import partition_values
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -89,7 +89,7 @@ def partitions_as(schema: pa.Schema, paths: Mapping[str, str]) \
 def _typed(schema: pa.Schema, folder: str, path: str) -> dict[str, pa.Scalar]:
     """Return the values of the partition columns of a file in a folder."""
     try:
-        texts = first_values(f"{folder}/")
+        texts = partition_values(f"{folder}/", "strict")
     except UnicodeDecodeError as error:
         raise UnsupportedError("the value in the name of a folder is not valid UTF-8 after its % "
                                "escapes are decoded; rename the folder", file=path) from error
@@ -159,7 +159,7 @@ class PossiblePartitions:
         if "=" not in folder or self._alternatives is None:
             return ()
         try:
-            values = first_values(f"{folder}/")
+            values = partition_values(f"{folder}/", "strict")
         except UnicodeDecodeError:
             return ()
         return tuple((name, text) for name, text in values.items() if name in self.columns)

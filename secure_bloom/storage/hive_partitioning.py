@@ -48,24 +48,19 @@ def null_folder(names: Iterable[str]) -> str:
     return "/".join(f"{escape(name)}={NULL}" for name in names)
 
 
-def partition_values(relative: str) -> dict[str, str | None]:
+def partition_values(relative: str, errors: str = "replace") -> dict[str, str | None]:
     """Return the partition columns in a file's relative path, with their values as text.
 
-    The name of null may be escaped, as for pyarrow. Spark would read that as a string, which
-    neither Spark nor this library can write.
-    """
-    values = {unquote(name): unquote(value) for name, value in _pairs(relative)}
-    return {name: None if value == NULL else value for name, value in values.items()}
+    If a column is in the path twice, its first value counts, as for pyarrow. The name of null may
+    be escaped, as for pyarrow. Spark would read that as a string, which neither Spark nor this
+    library can write.
 
-
-def first_values(relative: str) -> dict[str, str | None]:
-    """Do the same; the first value of a column that is in the path twice is its value.
-
-    Raises UnicodeDecodeError if a value is not valid UTF-8 after decoding ``%`` escapes.
+    Raises UnicodeDecodeError if ``errors`` is "strict" and a value is not valid UTF-8 after
+    decoding ``%`` escapes.
     """
     values: dict[str, str] = {}
     for name, value in _pairs(relative):
-        values.setdefault(unquote(name), unquote(value, errors="strict"))
+        values.setdefault(unquote(name), unquote(value, errors=errors))
     return {name: None if value == NULL else value for name, value in values.items()}
 
 

@@ -80,6 +80,7 @@ def test_values_in_paths():
         "x": "1", "b c": "d/e=", "f": "g"}
     assert partition_values("/x=__HIVE_DEFAULT_PARTITION__/y=/a") == {"x": None, "y": ""}
     assert partition_values("/x=%5F_HIVE_DEFAULT_PARTITION__/a") == {"x": None}
+    assert partition_values("/x=1/y=2/x=3/a") == {"x": "1", "y": "2"}  # as in pyarrow
 
 
 @pytest.mark.parametrize(("values", "expected"), [

@@ -5,7 +5,7 @@ import pyarrow.fs as pa_fs
 import pytest
 
 from secure_bloom.storage import store_listing
-from secure_bloom.storage.hive_partitioning import first_values
+from secure_bloom.storage.hive_partitioning import partition_values
 from secure_bloom.storage.visibility import files_below, visible_files
 from tests.servers import chosen
 from tests.storage.objects import Objects, new_objects
@@ -96,7 +96,7 @@ class Only:
 
     def enters(self, folders):
         return [all(value in self._values.get(name, value)
-                    for name, value in first_values(f"{folder}/").items()) for folder in folders]
+                    for name, value in partition_values(f"{folder}/").items()) for folder in folders]
 
 
 @pytest.fixture
