@@ -234,6 +234,9 @@ def page_errors() -> Iterator[None]:
         yield
     except (pa.ArrowInvalid, pa.ArrowIndexError) as error:
         raise FormatError("pyarrow cannot read the pages") from error
+    except pa.ArrowNotImplementedError as error:
+        raise UnsupportedError("pyarrow cannot read a column as the type that the schema says; "
+                               f"choose another one, or leave the column out: {error}") from error
 
 
 @contextmanager

@@ -162,8 +162,11 @@ def _of_path(source: FilePath, filesystem: pa_fs.FileSystem | None, all_files: b
     kind = filesystem.get_file_info(path).type
     if kind == pa_fs.FileType.Directory or is_pattern(path, kind):
         return files_of_path(filesystem, path, kind, all_files, request=request)
-    # A missing file is an error when it is opened.
-    return Files(path, filesystem, [path], pa.schema([]), [None], named=frozenset([path]))
+    # A missing file is an error when it is opened. Without a schema that names them, a file has no
+    # partition columns.
+    found = Files(path, filesystem, [path], pa.schema([]), [None]) if request.schema is None \
+        else _with_partitions(path, filesystem, [path], None, request)
+    return found._replace(named=frozenset([path]))
 
 
 def files_of_path(filesystem: pa_fs.FileSystem, path: str, kind: pa_fs.FileType, all_files: bool,

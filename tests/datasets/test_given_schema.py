@@ -158,13 +158,18 @@ def test_files_have_exactly_the_columns_of_the_schema(lake, tmp_path):
             .column_names == ["y", "x"], number
     assert read(f"{lake}/*/day=*", [("day", "==", 2)])["x"].to_pylist() == [1]
     file = next(lake.glob("*/day=1/*.parquet"))
-    assert read(file, [("x", ">=", 0)])["day"].to_pylist() == [None]
+    assert secure_bloom.dataset(file, NO_KEYS, schema=SCHEMA).to_table() == read([file])
+    assert [read(file, [("day", "==", day)])["day"].to_pylist() for day in (1, 2)] == [[1], []]
     with pytest.raises(UnknownColumnError, match="nothing"):
         read(lake, [("nothing", "==", 1)])
     put(lake, "zip=1/day=1", 2**40)
     with pytest.raises(UnsupportedError, match="do not fit") as error:
         read(lake, schema=pa.schema([("x", pa.int8())]))
     assert error.value.file.endswith(f"{2**40}.parquet")
+    for read_it in (read, lambda *_, schema: secure_bloom.dataset(
+            lake, NO_KEYS, schema=schema).to_table()):
+        with pytest.raises(UnsupportedError, match="choose another one, .* dictionary"):
+            read_it(lake, schema=pa.schema([("x", pa.dictionary(pa.int8(), pa.int64()))]))
     opened = secure_bloom.dataset(lake, NO_KEYS)
     for with_schema in (partial(secure_bloom.read_table, lake, NO_KEYS),
                         partial(secure_bloom.dataset, lake, NO_KEYS), opened.replace_schema):
