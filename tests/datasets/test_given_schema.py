@@ -168,7 +168,7 @@ def test_files_have_exactly_the_columns_of_the_schema(lake, tmp_path):
     assert error.value.file.endswith(f"{2**40}.parquet")
     for read_it in (read, lambda *_, schema: secure_bloom.dataset(
             lake, NO_KEYS, schema=schema).to_table()):
-        with pytest.raises(UnsupportedError, match="choose another one, .* dictionary"):
+        with pytest.raises(UnsupportedError, match=r"choose another one, .* dictionary"):
             read_it(lake, schema=pa.schema([("x", pa.dictionary(pa.int8(), pa.int64()))]))
     opened = secure_bloom.dataset(lake, NO_KEYS)
     for with_schema in (partial(secure_bloom.read_table, lake, NO_KEYS),

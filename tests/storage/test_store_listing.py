@@ -96,7 +96,8 @@ class Only:
 
     def enters(self, folders):
         return [all(value in self._values.get(name, value)
-                    for name, value in partition_values(f"{folder}/").items()) for folder in folders]
+                    for name, value in partition_values(f"{folder}/").items())
+                for folder in folders]
 
 
 @pytest.fixture
