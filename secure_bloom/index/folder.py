@@ -185,7 +185,8 @@ class IndexFolder:
         if len(data) > MAX_MANIFEST:
             raise UnsupportedError(f"the next manifest would have {len(data):,} bytes, more than "
                                    "are read; compact the index", file=path, column=self.column)
-        create_exclusively(self.filesystem, path, data)
+        with inside.held_folder(self.filesystem, self.table, self.path) as (filesystem, place):
+            create_exclusively(filesystem, posixpath.join(place, posixpath.basename(path)), data)
 
     def delete_before(self, version: int) -> None:
         """Delete all manifests of earlier versions, which a later complete one replaces."""
@@ -238,7 +239,8 @@ class IndexFolder:
         name = f"{_CLOCK}{uuid.uuid4().hex}"
         path = posixpath.join(self.path, name)
         self._make()
-        write_file(self.filesystem, path, b"")
+        with inside.held_folder(self.filesystem, self.table, self.path) as (filesystem, place):
+            write_file(filesystem, posixpath.join(place, name), b"")
         # As listed, like the times of the files: in MinIO, others are whole seconds.
         found = {info.base_name: info.mtime_ns for info in self.infos()}
         with contextlib.suppress(OSError):  # vacuum deletes it then

@@ -23,6 +23,7 @@ from secure_bloom.index.segment_info import PART_SUFFIX, SUFFIX, Part, SegmentIn
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.storage.copying import copy_range
 from secure_bloom.storage.files import Output, open_output
+from secure_bloom.storage.inside import delete_file, held_folder
 
 PART = 16 * 1024 * 1024  #: bytes; a part of a segment has half to twice as many
 _MAX_PART_BITS = 6  # then parts are larger
@@ -94,8 +95,13 @@ def deleted_after_errors(filesystem: pa_fs.FileSystem, folder: str,
     except BaseException:
         for name in names:
             with suppress(OSError):  # vacuum deletes it then
-                filesystem.delete_file(posixpath.join(folder, name))
+                delete_file(filesystem, _table(folder), posixpath.join(folder, name))
         raise
+
+
+def _table(folder: str) -> str:
+    """Return the table of the folder of an index: ``_index/<column>`` of it."""
+    return posixpath.dirname(posixpath.dirname(folder))
 
 
 def write_part(filesystem: pa_fs.FileSystem, folder: str, key: IndexKey, segment_id: bytes,
@@ -134,8 +140,12 @@ def write_after_parts(filesystem: pa_fs.FileSystem, folder: str, key: IndexKey, 
 
 @contextmanager
 def new_file(filesystem: pa_fs.FileSystem, folder: str, name: str) -> Iterator[SegmentFile]:
-    """Write a file, which does not exist if there is an error."""
-    with open_output(posixpath.join(folder, name), filesystem) as output:
+    """Write a file, which does not exist if there is an error.
+
+    On Linux, links that come to the place of the folder meanwhile change nothing.
+    """
+    with held_folder(filesystem, _table(folder), folder) as (held, place), \
+            open_output(posixpath.join(place, name), held) as output:
         yield SegmentFile(output)
         output.commit()
 

@@ -5,7 +5,7 @@ next job runs with the rights of another user, which may suffice to delete those
 
 Deletions on a local filesystem are safe from links that are put there at the same moment, because
 no link is followed from the table on. So are changes of files in place: what was opened is compared
-with what is inside. On Linux, markers are written and files published in folders that are open.
+with what is inside. On Linux, markers and indexes are written, and files published, in folders that are open.
 Before anything else is written, its path is checked.
 """
 
@@ -193,7 +193,8 @@ def held_folder(filesystem: pa_fs.FileSystem, table: str, folder: str) \
             yield without_subtree(filesystem, folder)[0], place
         except OSError as error:
             for name in ("filename", "filename2"):
-                setattr(error, name, _renamed(getattr(error, name), place, folder))
+                if (path := getattr(error, name)) is not None:  # set, even None would be shown
+                    setattr(error, name, _renamed(path, place, folder))
             error.args = tuple(_renamed(one, place, folder) for one in error.args)
             raise
 

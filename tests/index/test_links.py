@@ -1,6 +1,7 @@
 """What other users put into the folder of an index, or in its place, is neither deleted nor
 written to."""
 
+import contextlib
 import os
 import shutil
 from functools import partial
@@ -9,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 import secure_bloom
-from secure_bloom.errors import UnsupportedError
+from secure_bloom.errors import SecureBloomError, UnsupportedError
 from secure_bloom.index import Index, build
+from secure_bloom.storage import inside, versions
 from tests.index.helpers import ENCRYPTION, KMS, age, write
 
 HEX = "0123456789abcdef"
@@ -94,6 +96,35 @@ def test_nothing_changes_behind_a_link_in_place_of_an_index(table, tmp_path, pla
     assert {path: path.read_bytes() for path in victim.rglob("*.*")} == before
     for value in ("v1", "v3", "v4", "v5"):  # reading goes on
         assert secure_bloom.read_table(table, KMS, filters=[("ssn", "=", value)]).num_rows == 1
+
+
+@pytest.mark.skipif(not versions.DESCRIPTORS, reason="paths are opened again on this system")
+def test_an_update_writes_nothing_behind_a_link_that_comes_after_any_check(table, tmp_path,
+                                                                           monkeypatch):
+    write(table / "b.parquet", ["v3"])
+    age(table)
+    checked, checks = inside._real_paths, []
+
+    def then_exchanged(filesystem, root, path):
+        found = checked(filesystem, root, path)
+        own = os.path.join(root, "_index", "ssn")
+        checks.append(path)
+        if path.startswith(own) and len(checks) == at:
+            os.rename(own, f"{root}/away")
+            os.symlink(victim, own)
+        return found
+
+    monkeypatch.setattr(inside, "_real_paths", then_exchanged)
+    for at in range(1, 100):
+        copy = shutil.copytree(table, tmp_path / f"copy{at}")
+        (victim := tmp_path / f"victim{at}").mkdir()
+        checks.clear()
+        with contextlib.suppress(OSError, SecureBloomError):
+            Index.open(copy, KMS).update()
+        assert os.listdir(victim) == [], at
+        if len(checks) < at:
+            break
+    assert 3 < at < 99
 
 
 def test_links_that_no_path_can_lead_to_are_not_there(table):
