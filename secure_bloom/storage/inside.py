@@ -5,8 +5,8 @@ next job runs with the rights of another user, which may suffice to delete those
 
 Deletions on a local filesystem are safe from links that are put there at the same moment, because
 no link is followed from the table on. So are changes of files in place: what was opened is compared
-with what is inside. On Linux, markers and indexes are written, and files published, in folders that are open.
-Before anything else is written, its path is checked.
+with what is inside. On Linux, markers and indexes are written, and files published, in folders that
+are open. Before anything else is written, its path is checked.
 """
 
 from __future__ import annotations
