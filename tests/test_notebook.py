@@ -80,6 +80,7 @@ def test_a_handler_of_the_user_stays(shell):
     assert shell.custom_exceptions == (ValueError,)
 
 
+@pytest.mark.slow
 def test_ipython_shows_short_tracebacks():
     pytest.importorskip("IPython")
     out = run_python("""

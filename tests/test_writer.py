@@ -719,6 +719,7 @@ def test_what_was_written_is_returned(tmp_path, monkeypatch):
     assert read_summary(pa_fs.LocalFileSystem(), str(tmp_path / "d")).open_columns is None
 
 
+@pytest.mark.slow
 def test_a_failed_write_is_silent_when_the_program_ends(tmp_path):
     """IPython, for one, keeps the last exception, and so the writer, until then."""
     program = tmp_path / "program.py"

@@ -614,6 +614,7 @@ def test_warmup_compiles_with_numba_if_it_is_chosen(monkeypatch, choose_again):
     assert re.fullmatch(r"numba: \d\d kernels in /\S+\n", result.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has /dev/full")
 def test_a_full_disk_below_the_output_is_a_message():
     for words in (["--help"], ["--version"], ["doctor", "--help"]):
@@ -632,6 +633,7 @@ def test_another_pipe_that_breaks_is_an_error(monkeypatch):
     assert done.exit_code == 3 and "the KMS has ended" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_enough_causes_no_message(tmp_path):
     secure_bloom.write_table(pa.table({"a": [1]}), tmp_path / "x.parquet")
     file = str(tmp_path / "x.parquet")

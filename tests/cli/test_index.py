@@ -313,7 +313,7 @@ def test_keys_list_names_the_master_keys_of_indexes(table, monkeypatch):
     assert json.loads(keys("list", table / "a.parquet", "--json").stdout)["indexes"] == []
 
 
-def test_keys_rotate_rotates_indexes_and_covers_the_rotated_files(table):
+def test_keys_rotate_rotates_indexes_and_covers_the_rotated_files(table, settled):
     result = keys("rotate", table.parent, "--from", "pii", "--to", "new")
     assert result.exit_code == 0, result.output
     assert result.stdout == ("2 files rotated, 0 without the old master key, 0 failed\n"

@@ -26,6 +26,7 @@ from secure_bloom.errors import (
 from secure_bloom.keys import NO_KEYS
 from tests.cases import for_each
 from tests.index.helpers import KMS
+from tests.tiers import number_of_examples
 
 SCHEMA = pa.schema([("x", pa.int64()), ("zip", pa.string()), ("day", pa.int32())])
 
@@ -122,7 +123,7 @@ def test_the_rows_are_those_of_a_filter_on_all_rows(tmp_path):
     a, b, f = pc.field("a"), pc.field("b"), pc.field("s", "f")
     parts = [a == 1, a > 1, a != 2, a.is_null(), ~a.is_null(), b == "x", b.isin(["x", "="]),
              b.is_null(), f == 1, pc.field("x") < 9, a + 1 == 2, b == "z"]
-    for _ in range(25):
+    for _ in range(number_of_examples(25)):
         condition = rng.choice(parts)
         for _ in range(rng.randrange(4)):
             other = rng.choice(parts)

@@ -236,6 +236,7 @@ def test_an_index_that_claims_to_cover_no_file_is_compared_with_those_that_it_do
     assert len(found.uncovered) == FILES
 
 
+@pytest.mark.slow
 def test_files_are_chosen_of_those_that_are_there(tmp_path):
     """Where nearly all entries of an exclusive index are of files that were overwritten."""
     folder = tmp_path / "people"

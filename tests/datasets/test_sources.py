@@ -156,6 +156,7 @@ def test_the_live_files_of_an_iceberg_table(tmp_path):
     assert secure_bloom.dataset(table.scan(row_filter="n = 3")).count_rows() <= 2
 
 
+@pytest.mark.slow
 def test_iceberg_records_paths_that_are_not_percent_encoded(tmp_path):
     catalogs = pytest.importorskip("pyiceberg.catalog.sql")
     from pyiceberg.transforms import IdentityTransform

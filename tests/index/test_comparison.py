@@ -14,6 +14,7 @@ from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Restamp
 from secure_bloom.index.stamps import Stamp
 from tests.index.helpers import INT64, entry
+from tests.support import examples
 
 PATHS = [f"{number}.parquet" for number in range(4)]
 ROW_GROUPS = {path: number % 3 for number, path in enumerate(PATHS)}
@@ -22,6 +23,7 @@ SEGMENTS = st.lists(st.dictionaries(st.sampled_from(PATHS), st.tuples(
     STAMPS, st.booleans(), st.sampled_from([b"1" * 16, b"2" * 16]))), max_size=4)
 
 
+@examples(100)
 @given(segments=SEGMENTS, changes=st.dictionaries(st.sampled_from(PATHS), st.none() | STAMPS),
        restamped=st.dictionaries(st.sampled_from(PATHS), STAMPS))
 @example(segments=[{PATHS[0]: (Stamp(1, 5), False, b"1" * 16)}], changes={},

@@ -57,7 +57,7 @@ def test_ranges_that_do_not_count_any_more_do_not_count_after_a_merge(tmp_path):
         assert merged.geometry.range_bits and len(merged.files) == 2
         data = secure_bloom.dataset(tmp_path, KMS, index="require")
         with by_pages():
-            for row in range(300, 6000, 57):
+            for row in range(300, 6000, 570):
                 assert data.to_table(filter=[("ssn", "=", f"0-{row:05}")]).num_rows == 1
         assert index.verify(sample=None).ok
 

@@ -268,7 +268,7 @@ def test_a_result_shows_what_was_rotated_and_what_failed(table, monkeypatch):
 def test_an_update_waits_for_files_that_have_just_been_rotated(table, monkeypatch):
     kms = cached(InMemoryKms(KEYS))
     rotate_master_keys(table, kms, old="old", new="new")
-    monkeypatch.setattr(update, "_SETTLED_NS", 500_000_000)
+    monkeypatch.setattr(update, "_SETTLED_NS", 100_000_000)
     [folder] = [one for one in find_indexes(table) if one.column == "ssn"]
     rotate_indexes([folder], kms, old="old", new="new")
     for path in table.glob("*.parquet"):

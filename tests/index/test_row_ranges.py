@@ -70,6 +70,7 @@ def test_a_lookup_reads_the_pages_with_the_rows_alone(table):
     check(table)
 
 
+@pytest.mark.slow
 def test_what_rewrites_files_or_merges_segments_keeps_the_ranges(table):
     secure_bloom.attach(table / "0.parquet", ["ssn"], KMS)
     rotate_master_keys(table, KMS, old="pii", new="new")
@@ -132,6 +133,7 @@ def test_verify_finds_ranges_that_miss_a_row(tmp_path, monkeypatch):
     assert {(one.kind, one.row_groups) for one in found} == {("omission", (0,)), ("omission", (1,))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["build", "write_dataset"])
 def test_conditions_of_several_columns_and_values(tmp_path, way):
     """With nulls, values in several rows, lists and dictionaries, whose rows are not known."""

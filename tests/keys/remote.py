@@ -88,8 +88,8 @@ def test_names_that_no_key_can_have_are_not_sent(service):
 
 def test_slow_for_good(service, pauses):
     service.server.always = slow(1)
-    with paused(0.6):  # 2 attempts of 0.3 seconds
-        refused(KmsUnavailableError, lambda: service.client(timeout=0.3, attempts=2).wrap_key(
+    with paused(0.3):  # 2 attempts of 0.15 seconds
+        refused(KmsUnavailableError, lambda: service.client(timeout=0.15, attempts=2).wrap_key(
             KEY, service.names[0]), "no response", secrets=service.secrets)
     assert len(service.server.requests) == 2
 

@@ -197,6 +197,7 @@ def test_refusals_are_not_repeated(transit, status, kind, word):
     assert len(transit.requests) == 1
 
 
+@pytest.mark.slow
 def test_a_response_that_stalls_is_requested_again(transit, pauses):
     wrapped = client(transit).wrap_key(KEY, "footer")
     transit.faults = [stalled(transit)]

@@ -94,6 +94,7 @@ def test_what_is_no_tree_is_refused(elements):
         leaf_columns(elements)
 
 
+@pytest.mark.slow
 def test_deep_and_wide_schemas_are_read():
     """20,000 columns ten levels deep, whose names have 100 characters or bytes."""
     for name in ("n" * 100, "\u00fc" * 100, "\U0001f600" * 25):

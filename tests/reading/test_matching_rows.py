@@ -32,6 +32,7 @@ from tests.counting import CountingHandler
 from tests.modes import MASTER_KEYS
 from tests.reading.ways import by_pages, by_row_groups, counted
 from tests.support import run_python
+from tests.tiers import number_of_examples
 
 KMS = InMemoryKms(MASTER_KEYS)
 ENCRYPTION = secure_bloom.EncryptionConfiguration("kf", {"kc1": ["ssn"], "kc2": ["note"]})
@@ -135,9 +136,9 @@ def test_nested_columns_and_types_of_arrow(tmp_path, options):
 @pytest.mark.parametrize("has_index", [True, False])
 def test_rows_of_several_batches(tmp_path, has_index):
     """Each column has its own way to the rows; they must meet in every batch."""
-    write(tmp_path / "a.parquet", write_page_index=has_index)
+    write(tmp_path / "a.parquet", table().slice(0, 6000), write_page_index=has_index)
     opened = secure_bloom.ParquetFile(tmp_path / "a.parquet", KMS)
-    wanted = [ssn(row) for row in range(5, ROWS, 777)]
+    wanted = [ssn(row) for row in range(5, 6000, 233)]
     with by_row_groups():
         expected = opened.read(filters=[("ssn", "in", wanted)])
     with by_pages(), counted() as row_groups, \
@@ -184,6 +185,7 @@ def test_a_filter_that_many_rows_match_leaves_the_rest_to_pyarrow(tmp_path):
         assert len(row_groups) == number  # of ten
 
 
+@pytest.mark.slow
 def test_pages_are_not_read_where_whole_columns_are_faster(tmp_path):
     rows = range(60_000)
     data = pa.table({"k": rows} | {f"c{number}": map(str, rows) for number in range(4)}
@@ -287,7 +289,7 @@ def test_row_groups_of_an_object_store_take_turns_at_one_reader(tmp_path):
             running.discard(arguments[1][0])
 
     data = secure_bloom.dataset(tmp_path / "a.parquet", KMS,
-                                filesystem=pa_fs.PyFileSystem(SlowStore()))
+                                filesystem=pa_fs.PyFileSystem(SlowStore(0)))
     with by_pages(), counted() as row_groups, mock.patch.object(
             few_row_groups.pq, "ParquetFile", Reader):
         assert data.to_table(filter=pc.field("ssn") == ssn(12_345)).num_rows == 1
@@ -307,7 +309,8 @@ def test_an_index_that_lies_in_a_plaintext_file_returns_no_other_rows(tmp_path):
     chunks = secure_bloom.ParquetFile(good)._file.footer.row_groups[0]
     places = [place for chunk in chunks for place in (chunk.offset_index,)]
     draw, outcomes = random.Random(3), Counter()
-    for _ in range(300):
+    tries = number_of_examples(300)
+    for _ in range(tries):
         bad = bytearray(good)
         for _ in range(draw.randint(1, 3)):
             start, length = draw.choice(places)
@@ -317,7 +320,7 @@ def test_an_index_that_lies_in_a_plaintext_file_returns_no_other_rows(tmp_path):
             found = secure_bloom.ParquetFile(bytes(bad)).read(filters=[("k", "=", ssn(row))])
         assert found.equals(data.slice(row, 1))
         outcomes[len(row_groups)] += 1
-    assert outcomes[0] > 50 and outcomes[1] > 50, outcomes  # not used, and used where it fits
+    assert min(outcomes[0], outcomes[1]) > tries / 6, outcomes  # not used, and used where it fits
 
 
 def test_indexes_at_impossible_places_are_not_used(tmp_path):
@@ -407,6 +410,7 @@ def test_changed_pages_of_an_encrypted_file(file, place):
         secure_bloom.ParquetFile(bytes(bad), KMS).read(filters=[("ssn", "in", [ssn(7), ssn(8)])])
 
 
+@pytest.mark.slow
 def test_a_cold_lookup_by_pages_imports_no_pandas(file):
     code = f"""
 import sys

@@ -146,6 +146,7 @@ def test_another_job_between_two_steps(scene, tmp_path, monkeypatch, act, every)
     assert at > 50 and (True, False) in outcomes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", [erased, everything_new])
 def test_a_file_does_not_come_back_after_it_was_replaced(scene, monkeypatch, act):
     """A rewrite that has checked the file, but not yet renamed it, is waited for."""

@@ -33,6 +33,7 @@ WRITTEN = {
            "write_page_checksum": True},
     "many groups": {"compression": "gzip", "row_group_size": 700, "store_decimal_as_integer": True},
 }
+pytestmark = pytest.mark.usefixtures("settled")
 
 
 @pytest.fixture(params=WRITTEN)

@@ -46,7 +46,7 @@ def test_values_of_all_types(codec, compress):
     avro_file(record({"type": "fixed", "size": 1 << 40, "name": "f"}), (1, b"x")),
     avro_file(record("int"), (-1, b"")), avro_file(record("int"), (1, long(1) * 2)),
     avro_file(record("int"), (2, long(1))), avro_file(record("int"), (1, long(1)))[:-1],
-    avro_file(record("int"), (1, zlib.compress(bytes(65 << 20), wbits=-15)), codec=b"deflate"),
+    avro_file(record("int"), (1, zlib.compress(bytes(65 << 20), 1, wbits=-15)), codec=b"deflate"),
     avro_file(record("int"), (1, b"damaged"), codec=b"deflate"),
     avro_file(record("int"), (1, b"damaged"), codec=b"zstandard"),
     avro_file(record(["null", "int"]), (1, long(2))), avro_file(record("int"), (1, b"\xff" * 11)),

@@ -578,6 +578,7 @@ def test_a_file_that_is_still_warm_is_opened_when_the_clock_has_moved_on(tmp_pat
         path.write_bytes(content(NEW))
         os.utime(path, ns=(now, now))
 
+    monkeypatch.setattr(versions, "_CLOCK_STEP", 20_000_000)
     monkeypatch.setattr(time, "time_ns", lambda: now + 5_000_000)
     monkeypatch.setattr(time, "sleep", overwritten)
     with ParquetFile(path) as file:

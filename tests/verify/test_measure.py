@@ -55,6 +55,7 @@ def test_each_value_is_hashed_in_order(tmp_path, limit, is_dictionary_in_arrow):
     assert np.array_equal(found, hash_stored(values, column.type))
 
 
+@pytest.mark.slow
 def test_to_hash_a_dictionary_needs_no_pandas(tmp_path):
     """Nor does an update of an index, or attaching a filter, which wait for the import."""
     path = tmp_path / "a.parquet"
