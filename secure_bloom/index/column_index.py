@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from itertools import groupby, islice, repeat
 from operator import itemgetter
@@ -201,7 +200,7 @@ class ColumnIndex:
     def check_schemas(self) -> None:
         """Raise FormatError if the schema of a file is invalid; anyone may have put it there."""
         for segment in self.segments:
-            with self._location(segment.info):
+            with segment.location():
                 for schema in segment.files.schemas:
                     parsed_schema(schema)
 
@@ -255,7 +254,7 @@ class ColumnIndex:
                 modules = iter(list((map if pool is None else pool.map)(self._read, requests)))
                 for number, of_plan in groupby(chunk, itemgetter(0)):
                     plan, reads = plans[number], [read for _, read in of_plan]
-                    with self._location(plan.segment.info):
+                    with plan.segment.location():
                         found[number].append(plan.segment.find(
                             plan.fingerprints, reads, list(islice(modules, len(reads)))))
             if pool is not None:
@@ -293,7 +292,7 @@ class ColumnIndex:
 
     def _read(self, request: tuple[Segment, PageRead]) -> bytes:
         segment, read = request
-        with self._location(segment.info):
+        with segment.location():
             return segment.read_pages(read)
 
     def _open(self, info: SegmentInfo) -> Segment:
@@ -303,9 +302,6 @@ class ColumnIndex:
         with location():
             return Segment(info, self.manifest.key.segment(bytes.fromhex(info.id)),
                            self.folder.open_segment(info), location)
-
-    def _location(self, info: SegmentInfo) -> AbstractContextManager[None]:
-        return error_location(file=self.folder.segment_path(info.name), column=self.column)
 
     def __repr__(self) -> str:
         return (f"<ColumnIndex of {self.column!r}, version {self.manifest.version}, "

@@ -24,12 +24,10 @@ def master_keys(file: DescribedFile, column: LeafColumn) -> set[str | None]:
 
 
 def _master_key(file: DescribedFile, chunk: ColumnChunk) -> str | None:
-    footer = file.footer
-    encryption = chunk.encryption
-    if encryption is None:
+    if chunk.encryption is None:
         return UNENCRYPTED
-    metadata = chunk.key_metadata if encryption == "column key" else footer.footer_key_metadata
-    found = footer.crypto.master_key(metadata)
+    metadata = file.footer.key_metadata_of(chunk)
+    found = file.footer.crypto.master_key(metadata)
     if found is None and metadata is not None:
         raise KeyNotFoundError("the column is encrypted; pass keys (--keys)", file=file.name,
                                **chunk.place)

@@ -21,7 +21,6 @@ from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NoKeys
 from secure_bloom.reading.open_file import OpenFile
-from secure_bloom.storage.source import Source
 from secure_bloom.storage.versions import local_path
 
 _SAMPLE = 3  # files that must have the column under the index's master key
@@ -113,7 +112,7 @@ def _has_values(index: ColumnIndex, path: str, kms: CachedKms | NoKeys | None) -
     """
     table = Table(index.folder.filesystem, index.folder.table)
     with suppress(FileNotFoundError, FileError, *NO_KEY), \
-            OpenFile(Source(table.full_path(path), table.filesystem), kms) as file:
+            table.open(path, kms) as file:
         found = _keys_of(file, index.column)
         if not found <= allowed_keys(index):
             if _is_replaced(index, table, path):

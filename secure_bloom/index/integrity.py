@@ -26,9 +26,7 @@ from secure_bloom.index.stamps import Stamp
 from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.parquet.row_ranges import parts_of
-from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.many_files import NO_FAULT_OF_A_FILE, Advance
-from secure_bloom.storage.source import Source
 
 SAMPLE = 20  #: files of which all values are looked up
 _BATCH_BYTES = 8 * 1024 * 1024  # of pages that are read together
@@ -157,7 +155,7 @@ class ColumnVerification:
         """Look all values of a file up."""
         segment = index.segments[place.segment]
         try:
-            with self._opened(path) as file:
+            with self._table.open(path, self._kms) as file:
                 if not stamp.is_of(file.version, self._table.filesystem):
                     return
                 column = leaf_column(file, self._folder.column)
@@ -209,7 +207,7 @@ class ColumnVerification:
                          "purpose, update the index", path)
             return
         try:
-            with self._opened(path) as file:
+            with self._table.open(path, self._kms) as file:
                 if not stamp.is_of(file.version, self._table.filesystem):
                     return
                 footer, content = footer_digest(file), content_id(file, stamp)
@@ -235,9 +233,6 @@ class ColumnVerification:
                          "replaced on purpose, update the index", path)
 
     # --- shared ----------------------------------------------------------------------------------
-
-    def _opened(self, path: str) -> OpenFile:
-        return OpenFile(Source(self._table.full_path(path), self._table.filesystem), self._kms)
 
     def _report_removed(self, path: str) -> None:
         self._report("removed", "the index covers this file, but it does not exist any more; "

@@ -33,7 +33,6 @@ from secure_bloom.index.stamps import Stamp
 from secure_bloom.index.table import Table, TableState
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.reading.open_file import OpenFile
-from secure_bloom.storage.source import Source
 from secure_bloom.storage.table_names import job_of, relative_path
 
 #: the changed files of a segment by their numbers: new entries, and the pairs that they have lost
@@ -117,7 +116,7 @@ class _Patch(NamedTuple):
             return None
         stamp.wait()
         filesystem = self.table.filesystem
-        with OpenFile(Source(self.table.full_path(path), filesystem), self.kms) as file:
+        with self.table.open(path, self.kms) as file:
             entry = FileEntry.of(file, path, stamp)._replace(has_ranges=False)
             if not stamp.is_of(file.version, filesystem) \
                     or footer_digest(file) != change.new_footer \

@@ -43,16 +43,26 @@ def publish_manifest(folder: IndexFolder, kms: CachedKms | None,
         changed = None if newest is None else change(newest)
         if changed is None:
             return newest
-        published = changed.next(changed.body, version)
-        try:
-            folder.publish(published)
-        except FileExistsError:
-            continue
-        if max(folder.versions(), default=0) <= version:
+        if (published := stored_as_newest(folder, changed, version)) is not None:
             return published
-        # Later versions may be without this change: that version was free because it was deleted.
-    raise SecureBloomError("other programs update this index faster than this one can; try again",
-                           file=folder.path, column=folder.column)
+    raise too_fast(folder)
+
+
+def stored_as_newest(folder: IndexFolder, manifest: Manifest, version: int) -> Manifest | None:
+    """Store a manifest as a version, and return it; None if another writer was faster."""
+    manifest = manifest.next(manifest.body, version)
+    try:
+        folder.publish(manifest)
+    except FileExistsError:
+        return None
+    # Later versions may be without this one: it was free because it was deleted.
+    return manifest if max(folder.versions(), default=0) <= version else None
+
+
+def too_fast(folder: IndexFolder) -> SecureBloomError:
+    """Return the error for an index that other writers change all the time."""
+    return SecureBloomError("other programs update this index faster than this one can; try again",
+                            file=folder.path, column=folder.column)
 
 
 def discard_if_replaced(folder: IndexFolder, index_id: bytes,

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import SecureBloomError
 from secure_bloom.index.column_update import new_manifest
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest
-from secure_bloom.index.publishing import TRIES
+from secure_bloom.index.publishing import TRIES, stored_as_newest, too_fast
 from secure_bloom.index.rotation import update_rotated
 from secure_bloom.index.table import Table
 from secure_bloom.index.update import find_master_key
@@ -48,12 +47,6 @@ def _publish(folder: IndexFolder, new: Manifest) -> tuple[int, list[pa_fs.FileIn
     for _ in range(TRIES):
         old = folder.own_infos()  # what a version has that is published then, was there before it
         version = max(folder.versions(), default=0) + 1
-        try:
-            folder.publish(new.next(new.body, version))
-        except FileExistsError:
-            continue
-        if max(folder.versions(), default=0) <= version:
+        if stored_as_newest(folder, new, version) is not None:
             return version, old
-        # That version may have been free because it was deleted, so that a later one hides this.
-    raise SecureBloomError("other programs update this index faster than this one can; try again",
-                           file=folder.path, column=folder.column)
+    raise too_fast(folder)

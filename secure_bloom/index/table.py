@@ -17,9 +17,13 @@ from secure_bloom.index.coverage import Coverage
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.opened_indexes import opened_before
 from secure_bloom.index.stamps import Stamp, stamps
+from secure_bloom.keys.retrieval import Keys
+from secure_bloom.policy.requirement import FolderChecks, RequireEncryption
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.inside import is_own_table, leads_out
 from secure_bloom.storage.small_files import MAX_MARKER, read_cached
+from secure_bloom.storage.source import Source
 from secure_bloom.storage.table_names import (
     GENERATION,
     STAGING,
@@ -92,6 +96,12 @@ class Table(NamedTuple):
         """Return the path of a file of the table, as the filesystem lists it."""
         full = posixpath.join(self.path, path)
         return full.lstrip("/") if self.filesystem.type_name == "subtree" else full
+
+    def open(self, path: str, keys: Keys,
+             require_encryption: RequireEncryption | FolderChecks = None) -> OpenFile:
+        """Open a file of the table by its relative path."""
+        return OpenFile(Source(self.full_path(path), self.filesystem), keys,
+                        require_encryption=require_encryption)
 
     def generation(self) -> str | None:
         """Return what changes with every job that adds or removes files.

@@ -31,9 +31,7 @@ from secure_bloom.keys.environment import NoKeys
 from secure_bloom.parquet.schema import filter_columns, find_column
 from secure_bloom.parquet.thrift import no_garbage_collection
 from secure_bloom.policy.requirement import FolderChecks, Requirement
-from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage.many_files import Advance, ManyFiles
-from secure_bloom.storage.source import Source
 from secure_bloom.storage.table_formats import ICEBERG_DATA, table_below
 from secure_bloom.storage.table_names import job_of
 
@@ -255,8 +253,7 @@ def add_file(table: Table, kms: CachedKms | NoKeys | None, path: str, stamp: Sta
         return "its path is not normalized"
     filesystem = table.filesystem
     stamp.wait()
-    with OpenFile(Source(table.full_path(path), filesystem), kms,
-                  require_encryption=checks) as file:
+    with table.open(path, kms, checks) as file:
         if not stamp.is_of(file.version, filesystem):
             return "changed after it was listed"
         outcomes = {maker.add(file, path, stamp) for maker in makers}
@@ -304,8 +301,7 @@ def find_master_key(table: Table, column: str, kms: CachedKms | None, listing: I
     missing: ColumnError | None = None
     is_there = False
     for path in listing:
-        with OpenFile(Source(table.full_path(path), table.filesystem), kms,
-                      require_encryption=requirement) as file:
+        with table.open(path, kms, requirement) as file:
             try:
                 leaf = find_column(file.columns, column)
             except ColumnError as error:

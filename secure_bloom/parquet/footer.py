@@ -165,6 +165,10 @@ class Footer(Summarized):
         """Yield all column chunks, by row group and column."""
         return itertools.chain.from_iterable(self.row_groups)
 
+    def key_metadata_of(self, chunk: ColumnChunk) -> bytes | None:
+        """Return the metadata of the key with which a column chunk is encrypted."""
+        return chunk.key_metadata if chunk.encryption == "column key" else self.footer_key_metadata
+
     @property
     def footer_key_metadata(self) -> bytes | None:
         """The file's metadata for its footer key."""

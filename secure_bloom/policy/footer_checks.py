@@ -70,7 +70,7 @@ def _check_chunk(footer: Footer, chunk: ColumnChunk, master_key: str | None) -> 
         raise AuthenticationError("the column is encrypted, but its metadata is not encrypted with "
                                   "its key, though encryption is required")
     if master_key is not None:
-        _check_master_key(footer, key_metadata_of(footer, chunk), master_key, "the column")
+        _check_master_key(footer, footer.key_metadata_of(chunk), master_key, "the column")
 
 
 def _check_master_key(footer: Footer, key_metadata: bytes | None, required: str,
@@ -83,11 +83,6 @@ def _check_master_key(footer: Footer, key_metadata: bytes | None, required: str,
     if found != required:
         raise AuthenticationError(f"{what} is encrypted under master key {found!r}, but "
                                   f"{required!r} is required")
-
-
-def key_metadata_of(footer: Footer, chunk: ColumnChunk) -> bytes | None:
-    """Return the metadata of the key with which a column chunk is encrypted."""
-    return chunk.key_metadata if chunk.encryption == "column key" else footer.footer_key_metadata
 
 
 def because(policy: Policy, rule: str | None) -> str:

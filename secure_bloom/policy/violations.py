@@ -9,7 +9,7 @@ from secure_bloom.errors import KMS_FAULTS, KeyRetrievalError, UnsupportedError
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import Footer
-from secure_bloom.policy.footer_checks import is_demanding, key_metadata_of
+from secure_bloom.policy.footer_checks import is_demanding
 from secure_bloom.policy.policy import Policy
 from secure_bloom.policy.rules import ColumnPolicy
 
@@ -104,7 +104,7 @@ def _chunk_violations(footer: Footer, chunk: ColumnChunk, column: ColumnPolicy) 
         yield Violation(UNENCRYPTED, "the column is encrypted, but its metadata is not encrypted "
                         f"with its key; the policy requires it: {column.rule}")
     if column.key is not None:
-        yield from _key_violations(footer, key_metadata_of(footer, chunk), column.key, "the column",
+        yield from _key_violations(footer, footer.key_metadata_of(chunk), column.key, "the column",
                                    column.rule or "")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import posixpath
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 import pyarrow.fs as pa_fs
@@ -79,29 +79,15 @@ class Claim:
             raise FormatError("this is not a valid claim of a job") from None
 
 
-def claim_files(job: JobFolder, names: Collection[str]) -> None:
-    """Claim files, by their paths relative to the table.
+def claim(job: JobFolder, own: Claim) -> None:
+    """Claim what a job is about to replace.
 
-    Raises ChangedMeanwhileError if another job has claimed one of them.
+    Raises ChangedMeanwhileError if another job has claimed any of it. Claims of whole folders do
+    not exclude each other.
     """
-    _claim(job, Claim(frozenset(names)))
-
-
-def claim_folder(job: JobFolder) -> None:
-    """Claim all files below the folder of a job.
-
-    Raises ChangedMeanwhileError if another job has claimed single ones, or partitions, of them.
-    """
-    _claim(job, Claim(folder=job.name))
-
-
-def claim_partitions(job: JobFolder, partitions: Collection[str]) -> None:
-    """Claim all files of some partitions, including files that do not exist yet.
-
-    Raises ChangedMeanwhileError if another job has claimed one of the partitions, files of them, or
-    the whole folder.
-    """
-    _claim(job, Claim(partitions=frozenset(partitions)))
+    job.write_file(f"{job.staging}/{REPLACING}", own.to_bytes())
+    if any(own.excludes(other) for other in _claims(job.filesystem, job.table, job.id)):
+        raise ChangedMeanwhileError(_TAKEN, file=job.folder)
 
 
 def is_being_replaced(filesystem: pa_fs.FileSystem, path: str, table: str | None = None) -> bool:
@@ -116,15 +102,9 @@ def is_being_replaced(filesystem: pa_fs.FileSystem, path: str, table: str | None
 
 
 def _is_replaced_by(filesystem: pa_fs.FileSystem, table: str, name: str) -> bool:
-    return any(claim.has(name) for claim in _claims(filesystem, table)) \
+    return any(one.has(name) for one in _claims(filesystem, table)) \
         or any(state.record is not None and name in state.record.replaced
                for state in read_jobs(filesystem, table).values())
-
-
-def _claim(job: JobFolder, own: Claim) -> None:
-    job.write_file(f"{job.staging}/{REPLACING}", own.to_bytes())
-    if any(own.excludes(claim) for claim in _claims(job.filesystem, job.table, job.id)):
-        raise ChangedMeanwhileError(_TAKEN, file=job.folder)
 
 
 def _is_below(folder: str | None, name: str) -> bool:
@@ -147,5 +127,5 @@ def _claims(filesystem: pa_fs.FileSystem, table: str, own: str = "") -> Iterator
         with contextlib.suppress(FileNotFoundError):  # the job has just ended
             data = read_small(filesystem, info.path, MAX_RECORD)
             with error_location(file=info.path):
-                claim = Claim.from_bytes(data)
-            yield claim
+                found = Claim.from_bytes(data)
+            yield found

@@ -11,7 +11,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError, CommitError, UnsupportedError
 from secure_bloom.storage import inside
-from secure_bloom.storage.claims import claim_files, claim_folder, claim_partitions
+from secure_bloom.storage.claims import Claim, claim
 from secure_bloom.storage.commit_record import signature
 from secure_bloom.storage.ending import SUFFIX, EndingJob
 from secure_bloom.storage.hive_partitioning import partition_of
@@ -95,16 +95,14 @@ class ReplacingJob(EndingJob):
 
     def _claim(self, partitions: Collection[str], replaced: Collection[str]) -> None:
         if self.overwrite is True:
-            claim_folder(self)
+            claim(self, Claim(folder=self.name))
         elif partitions or replaced:
             # Only this process will commit the job now. If it dies, its claim must not be in the
             # way of the next attempt for a day.
             if self.filesystem.type_name == "local":
                 self.write_marker(PROCESS, this_process())
-            if partitions:
-                claim_partitions(self, partitions)
-            else:
-                claim_files(self, {relative_path(path, self.table) for path in replaced})
+            claim(self, Claim(partitions=frozenset(partitions)) if partitions else Claim(
+                frozenset(relative_path(path, self.table) for path in replaced)))
 
     def _wait_for_rewrites(self, partitions: Collection[str], replaced: Iterable[str]) -> None:
         """Let those finish that are about to rename a file, and have not seen the claim.

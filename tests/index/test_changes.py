@@ -11,6 +11,7 @@ import pytest
 import secure_bloom
 from secure_bloom.examples.leaking_file import leaking_file
 from secure_bloom.index import Index, build, update
+from secure_bloom.index import table as index_table
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.identity import _is_replaced
 from secure_bloom.index.opened_indexes import open_column
@@ -238,7 +239,7 @@ def test_a_file_that_changes_between_listing_and_reading_is_not_covered(where, m
     files = Files(*where)
     for number in range(2):
         files.write(f"{number}.parquet", 100 * number)
-    original = update.OpenFile
+    original = index_table.OpenFile
     written = []
 
     def opened(source, kms, **options):
@@ -248,7 +249,7 @@ def test_a_file_that_changes_between_listing_and_reading_is_not_covered(where, m
         written.extend([1] if source.name.endswith("1.parquet") else [])
         return original(source, kms, **options)
 
-    monkeypatch.setattr(update, "OpenFile", opened)
+    monkeypatch.setattr(index_table, "OpenFile", opened)
     written.append(1)
     result = files.build()
     assert set(result.uncovered) | set(result.failed) == {"1.parquet"}

@@ -27,7 +27,6 @@ from secure_bloom.index import (
     Index,
     build,
     folder,
-    identity,
     opened_indexes,
     segment,
     segment_writer,
@@ -500,24 +499,24 @@ def test_an_index_without_encryption_is_not_used_for_files_that_encrypt_the_colu
 
 
 def test_an_index_is_compared_with_few_files_once(table, monkeypatch):
-    opened = files_opened_to_check_encryption(monkeypatch)
     for number in range(8):
         write(table / f"{number}.parquet", ["v4"], encryption=None)
     index = Index.open(table, KMS)
     index.update()
+    opened = files_opened_to_check_encryption(monkeypatch)
     for _ in range(2):
         index.lookup("ssn", ["v1"])
     assert len(opened) == len(set(opened)) == 3
 
 
 def files_opened_to_check_encryption(monkeypatch):
-    opened, original = [], identity.OpenFile
+    opened, original = [], Table.open
 
-    def open_file(source, kms):
-        opened.append(source.name)
-        return original(source, kms)
+    def open_file(self, path, *arguments):
+        opened.append(path)
+        return original(self, path, *arguments)
 
-    monkeypatch.setattr(identity, "OpenFile", open_file)
+    monkeypatch.setattr(Table, "open", open_file)
     return opened
 
 

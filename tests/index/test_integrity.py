@@ -11,6 +11,7 @@ import pytest
 import secure_bloom
 from secure_bloom.errors import KeyNotFoundError, KmsUnavailableError
 from secure_bloom.index import Index, build, column_segments, integrity, opened_indexes
+from secure_bloom.index import table as index_table
 from secure_bloom.index.publishing import publish
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.cache import CachedKms
@@ -235,14 +236,14 @@ def test_large_segments_are_read_in_batches(tmp_path, monkeypatch):
 
 def before_opening(monkeypatch, name, change):
     """Change a file between the listing and each time that it is opened."""
-    original = integrity.Source
+    original = index_table.Source
 
     def opened(path, filesystem):
         if path.endswith(name):
             change(path)
         return original(path, filesystem)
 
-    monkeypatch.setattr(integrity, "Source", opened)
+    monkeypatch.setattr(index_table, "Source", opened)
 
 
 def test_a_file_that_changes_meanwhile_is_not_a_finding(table, monkeypatch):

@@ -36,7 +36,7 @@ from secure_bloom.maintain import change
 from secure_bloom.parquet.header import encode_header
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.storage import rewrite
-from secure_bloom.storage.claims import claim_folder
+from secure_bloom.storage.claims import Claim, claim
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.commit_record import CommitRecord, signature
 from secure_bloom.storage.local_files import Replacement
@@ -333,7 +333,7 @@ def test_jobs_of_the_table_replace_files_in_folders_that_are_no_partitions(tmp_p
     before = path.read_bytes()
     job = Job(pa_fs.LocalFileSystem(), str(tmp_path), True)
     job.start()
-    claim_folder(job)
+    claim(job, Claim(folder=job.name))
     result = change(tmp_path)
     assert path.read_bytes() == before
     assert "changed in the meantime" in result.failed[str(path)]
