@@ -100,7 +100,7 @@ def test_random_filters_on_rows(monkeypatch, many):
     draw = random.Random(SEED)
     rows = Rows(draw, 40)
     [batch] = rows.table.combine_chunks().to_batches()
-    for number in range(number_of_examples(3000)):
+    for number in range(number_of_examples(1000)):
         filters, reference = random_filter(draw, COLUMNS)
         holds = RowFilter(normalize(filters), rows.table.schema).holds(batch)
         found = [row for row, is_there in enumerate(holds.to_pylist()) if is_there]

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from tests.reference import Nanos
@@ -52,7 +53,8 @@ ASKED_NUMBERS = [*_same(NUMBERS), (np.int8(5), 5), (np.uint64(2**64 - 1), 2**64 
                  (np.float32(0.1), float(np.float32(0.1))), (np.float16(1.5), 1.5),
                  (np.float64(NAN), NAN), (pa.scalar(5, pa.int16()), 5),
                  (pa.scalar(1.5, pa.float16()), 1.5), (pa.scalar(Decimal("123.45")),
-                                                       Decimal("123.45"))]
+                                                       Decimal("123.45")),
+                 (pd.NA, None), (pd.NaT, None)]
 REALS = [0.0, -0.0, 1.5, -2.25, INF, -INF, 5.0, 0.1, 65504.0]
 DECIMALS = list(map(Decimal, ["0.00", "5.00", "-5.50", "123.45", "999.99", "-999.99"]))
 TEXTS = ["", "a", "ab", "B", "ä", "zz", "\U0001f600", "\ue000", "5"]
@@ -101,7 +103,7 @@ def _nanos(t: pa.DataType, counts: list[int]) -> Domain:
         asked += _same(_zoned([*MOMENTS, *FINE]) if t.tz else [*MOMENTS, *FINE, *DAYS])
         asked.append((pa.scalar(5, pa.timestamp("s", t.tz)), Nanos(5 * 10**9)))
         if not t.tz:
-            asked.append((np.datetime64(1, "ns"), Nanos(1)))
+            asked += [(np.datetime64(1, "ns"), Nanos(1)), (pd.Timestamp(1), Nanos(1))]
     elif pa.types.is_time(t):
         asked += _same(TIMES + FINE_TIMES)
     else:
@@ -151,6 +153,7 @@ def domains() -> dict[str, Domain]:
     found |= {str(t): _simple(t, SPANS, FINE_SPANS) for t in (
         pa.duration("s"), pa.duration("ms"))}
     texts = _texts(pa.string())
+    largest = [Decimal("9" * 35 + ".999"), Decimal("-" + "9" * 35 + ".999"), Decimal("1.005")]
     return found | {
         "duration us": _simple(pa.duration("us"), SPANS + FINE_SPANS),
         "time ms": _simple(pa.time32("ms"), TIMES, FINE_TIMES),
@@ -159,7 +162,8 @@ def domains() -> dict[str, Domain]:
         "time ns": _nanos(pa.time64("ns"), [0, 1, 999, 10**9, 5 * 10**9]),
         "date": _simple(pa.date32(), DAYS, MOMENTS + FINE),
         "date64": _simple(pa.date64(), DAYS, MOMENTS + FINE),
-        "flag": _simple(pa.bool_(), [False, True]),
+        "flag": Domain(pa.array([False, True]), [False, True],
+                       [*_same([False, True]), (np.bool_(True), True)]),
         "fixed": _simple(pa.binary(2), [b"\x00\x00", b"ab", b"\xff\xff"], [b"a", b"abc", b""]),
         "uuid": Domain(pa.array(UUIDS, pa.uuid()), [one.bytes for one in UUIDS],
                        [*((one, one.bytes) for one in UUIDS), (UUIDS[1].bytes, UUIDS[1].bytes)]),
@@ -167,5 +171,7 @@ def domains() -> dict[str, Domain]:
         "dictionary": texts._replace(stored=texts.stored.dictionary_encode()),
         "dictionary of large": texts._replace(
             stored=texts.stored.cast(pa.large_string()).dictionary_encode()),
+        "largest decimals": Domain(pa.array(largest, pa.decimal128(38, 3)), largest,
+                                   _same([*largest, 10**40, -10**40])),
         "null": Domain(pa.nulls(2), [None, None], [*ASKED_NUMBERS[:3], *_same(TEXTS)]),
     }

@@ -10,8 +10,6 @@ from decimal import Decimal, localcontext
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import secure_bloom
 from secure_bloom import ParquetFile
@@ -19,10 +17,10 @@ from secure_bloom.parquet import thrift
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.conversion import convert_exactly
 from tests.cases import for_each
-from tests.support import MODES, encrypted_arrow_file, encryptions, examples, open_footer
+from tests.reference import holds
+from tests.support import MODES, encrypted_arrow_file, encryptions, open_footer
 
 UTC = datetime.UTC
-OPS = ["==", "<=>", "<", "<=", ">", ">=", "in", "is null", "is not null", "!="]
 
 
 def opened(array, rows=2, mode="plain", **options) -> ParquetFile:
@@ -92,27 +90,6 @@ def test_nulls_of_structs_that_arrow_forgets_to_count():
         assert None in file.read(filters=filters)["s"].to_pylist()
 
 
-@pytest.mark.parametrize(("values", "type_", "probe"), [
-    ([0.0], pa.float64(), -0.0), ([-0.0], pa.float32(), 0.0),
-    ([0.1], pa.float32(), 0.1), ([0.3], pa.float32(), 0.3),
-    ([2**63 + 1], pa.uint64(), 2**63 + 1), ([200], pa.uint8(), 200),
-    ([b"\xff"], pa.binary(), b"\xff"), (["\U0001f600"], pa.string(), "\U0001f600"),
-    (["Ä"], pa.large_string(), "Ä"), ([b"\xff\x00"], pa.binary(2), b"\xff\x00"),
-    ([Decimal("-1.50")], pa.decimal128(5, 2), Decimal("-1.5")),
-    ([Decimal("1" * 38)], pa.decimal128(38, 0), Decimal("1" * 38)),
-    ([datetime.date(1, 1, 1)], pa.date32(), datetime.date(1, 1, 1)),
-    ([datetime.datetime(1500, 1, 1, tzinfo=UTC)], pa.timestamp("us", "UTC"),
-     datetime.datetime(1499, 12, 31, 23, tzinfo=datetime.timezone(datetime.timedelta(hours=-1)))),
-    ([datetime.datetime(2024, 1, 1)], pa.timestamp("ms"), datetime.datetime(2024, 1, 1)),
-    ([datetime.time(1, 2)], pa.time64("us"), datetime.time(1, 2)),
-])
-def test_a_value_that_is_there_is_found_and_others_are_not(values, type_, probe):
-    file = opened(pa.array(values, type_))
-    for op in ("==", "<=", ">=", "<=>"):
-        assert file.prune([("c", op, probe)]) == [0]
-    assert file.prune([("c", "is null", None)]) == []
-
-
 @pytest.mark.parametrize(("op", "value", "row_groups"), [
     ("==", True, [0, 1]), ("==", False, [1, 2]), ("<", True, [1, 2]), (">", False, [0, 1]),
     ("<", False, []), ("in", [True], [0, 1]), ("<=>", False, [1, 2]), ("is null", None, [2, 3]),
@@ -138,51 +115,6 @@ def test_a_probe_that_was_rounded_to_a_narrower_float():
             assert file.prune([("c", op, float(text))]) == [0]
 
 
-def matches(value, op, probe) -> bool:
-    """As Spark has it: NaN equals NaN and is greater than every other number."""
-    if op in ("is null", "is not null"):
-        return (value is None) == (op == "is null")
-    if value is None or probe is None:
-        return op == "<=>" and value is probe
-    if op == "in":
-        return any(matches(value, "==", one) for one in probe)
-    key, other = (((x != x, 0 if x != x else x) if isinstance(x, float) else x)
-                  for x in (value, probe))
-    return {"==": key == other, "<=>": key == other, "!=": key != other, "<": key < other,
-            "<=": key <= other, ">": key > other, ">=": key >= other}[op]
-
-
-DOMAINS = {
-    pa.int32(): st.integers(-3, 3), pa.int64(): st.sampled_from([-2**63, -1, 0, 2**63 - 1]),
-    pa.float64(): st.sampled_from([0.0, -0.0, 1.5, -2.0, math.nan, math.inf, -math.inf]),
-    pa.float32(): st.sampled_from([0.0, -0.0, 1.5, math.nan, -math.inf]),
-    pa.string(): st.sampled_from(["", "a", "B", "ä", "\U0001f600", "\ue000"]),
-    pa.decimal128(38, 3): st.sampled_from([Decimal(text) for text in (
-        "0", "-1.5", "1.005", "9" * 35 + ".999", "-" + "9" * 35 + ".999")]),
-    pa.decimal128(7, 2): st.sampled_from([Decimal("0.00"), Decimal("-1.50"), Decimal("12345.67")]),
-    pa.date32(): st.dates(),
-    pa.timestamp("us", "UTC"): st.datetimes(timezones=st.just(UTC)),
-    pa.timestamp("ms"): st.sampled_from([datetime.datetime(1969, 12, 31, 23, 59, 59, 999_000),
-                                         datetime.datetime(2024, 1, 1)]),
-}
-
-
-@pytest.mark.parametrize("type_", DOMAINS, ids=str)
-@given(data=st.data())
-@examples(60)
-def test_no_row_that_matches_is_skipped(type_, data):
-    one = st.none() | DOMAINS[type_]
-    values = data.draw(st.lists(one, min_size=1, max_size=6))
-    op = data.draw(st.sampled_from(OPS))
-    probe = {"in": st.lists(DOMAINS[type_], max_size=3), "is null": st.none(),
-             "is not null": st.none()}.get(op, DOMAINS[type_])
-    probe = data.draw(probe)
-    kept = opened(pa.array(values, type_)).prune([("c", op, probe)])
-    for number in range(0, len(values), 2):
-        if any(matches(value, op, probe) for value in values[number:number + 2]):
-            assert number // 2 in kept
-
-
 @pytest.mark.parametrize("bits", [128, 256])
 def test_a_number_with_too_many_digits_for_a_decimal_rules_out_nothing_that_matches(bits, tmp_path):
     """Arrow multiplies 2**40 by 10**30, and wraps around without an error."""
@@ -190,10 +122,9 @@ def test_a_number_with_too_many_digits_for_a_decimal_rules_out_nothing_that_matc
     row = Decimal("99999999")
     secure_bloom.write_table(pa.table({"d": pa.array([row], type_)}), tmp_path / "a.parquet")
     for value in (2**40, -(2**40), Decimal(2**40), 2**62, -(2**62), Decimal("1E+37")):
-        for op, holds in (("<", row < value), ("<=", row <= value), (">", row > value),
-                          (">=", row >= value), ("=", False), ("!=", True)):
+        for op in ("<", "<=", ">", ">=", "=", "!="):
             found = secure_bloom.read_table(tmp_path / "a.parquet", filters=[("d", op, value)])
-            assert found.num_rows == holds, (op, value)
+            assert found.num_rows == holds(row, op, value), (op, value)
 
 
 def test_integers_and_decimals_are_converted_to_decimals_exactly_or_not_at_all():

@@ -193,19 +193,6 @@ def same_rows(left: pa.Table, right: pa.Table) -> bool:
 
 # --- cases that deserve a name -------------------------------------------------------------------
 
-@pytest.mark.parametrize("arrow_type", [pa.float16(), pa.float32(), pa.float64()])
-@pytest.mark.parametrize("stored", [0.0, -0.0])
-def test_zeros(arrow_type, stored):
-    kind = arrow_type.to_pandas_dtype()
-    sink = io.BytesIO()
-    write_table(pa.table({"c": pa.array([kind(stored)], arrow_type)}), sink,
-                bloom_filters={"c": True})
-    file = ParquetFile(sink.getvalue())
-    for probe in (0.0, -0.0, 0, kind(0), -kind(0)):
-        assert file.prune([("c", "==", probe)]) == [0]
-    assert file.prune([("c", "==", 1.0)]) == []
-
-
 def test_every_bit_pattern_of_nan():
     patterns = np.array([0x7ff8000000000000, 0xfff8000000000001, 0x7ff0000000000001], np.uint64)
     sink = io.BytesIO()
