@@ -111,10 +111,3 @@ def _with_segments(body: Body, made: Sequence[Segments]) -> Body:
         restamped |= one.restamped
     return replace(body, restamped=restamped, segments=(
         *body.segments, *(info for one in made for info in one.segments if info not in listed)))
-
-
-def new_manifest(column: str, master_key: str | None, kms: CachedKms | None,
-                 is_exclusive: bool) -> Manifest:
-    """Return the first manifest of a new index."""
-    first = Manifest.new(column, master_key, kms)
-    return first.next(replace(first.body, is_exclusive=is_exclusive), 0)

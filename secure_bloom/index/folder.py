@@ -130,8 +130,8 @@ class IndexFolder:
             try:
                 with error_location(file=path, column=self.column):
                     data = self._read_manifest(path)
-                    stored = known if known is not None and known.is_stored_as(data, version) \
-                        else StoredManifest.parse(data, version)
+                    is_known = known is not None and (version, data) == (known.version, known.data)
+                    stored = known if is_known else StoredManifest.parse(data, version)
             except FileNotFoundError:
                 is_gone = True
                 continue

@@ -210,7 +210,8 @@ class Manifest:
     body: Body
 
     @classmethod
-    def new(cls, column: str, master_key: str | None, kms: CachedKms | None) -> Manifest:
+    def new(cls, column: str, master_key: str | None, kms: CachedKms | None, *,
+            is_exclusive: bool = False) -> Manifest:
         """Return version 0 of a new index, which is never stored.
 
         Without a master key, the index has no encryption.
@@ -218,7 +219,7 @@ class Manifest:
         key = IndexKey.new()
         material = None if master_key is None or kms is None \
             else wrap_index_key(key, master_key, kms)
-        return cls(0, key, material, Body(column))
+        return cls(0, key, material, Body(column, is_exclusive=is_exclusive))
 
     def next(self, body: Body, version: int) -> Manifest:
         """Return a later version."""
@@ -287,10 +288,6 @@ class StoredManifest:
                    None if material is None else KeyMaterial.parse(material),
                    None if key is None else base64.b64decode(key, validate=True),
                    base64.b64decode(fields["body"], validate=True))
-
-    def is_stored_as(self, data: bytes, version: int) -> bool:
-        """Whether these are the bytes of this version, so that they need not be parsed again."""
-        return (version, data) == (self.version, self.data)
 
     @property
     def is_encrypted(self) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.index.column_update import new_manifest
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest
 from secure_bloom.index.publishing import TRIES, stored_as_newest, too_fast
@@ -33,7 +32,7 @@ def replace_index(folder: IndexFolder, kms: CachedKms | None) -> None:
     """
     table = Table(folder.filesystem, folder.table)
     found = find_master_key(table, folder.column, kms, table.listing())
-    new = new_manifest(folder.column, None if found is None else found.name, kms, False)
+    new = Manifest.new(folder.column, None if found is None else found.name, kms)
     version, old = _publish(folder, new)
     for info in old:
         if folder.is_of_segment(info):

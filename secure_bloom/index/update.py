@@ -18,10 +18,11 @@ from secure_bloom.errors import ColumnError, UnsupportedError
 from secure_bloom.index.building import BUDGET
 from secure_bloom.index.column_keys import UNENCRYPTED, master_keys
 from secure_bloom.index.column_segments import INDEXED, RESTAMPED, SegmentMaker, Segments
-from secure_bloom.index.column_update import ColumnUpdate, new_manifest
+from secure_bloom.index.column_update import ColumnUpdate
 from secure_bloom.index.compaction import Merge, merge_here, merge_tiers
 from secure_bloom.index.file_pages import are_normal
 from secure_bloom.index.folder import IndexFolder
+from secure_bloom.index.manifest import Manifest
 from secure_bloom.index.opened_indexes import open_column, with_newest
 from secure_bloom.index.publishing import drop_missing, publish
 from secure_bloom.index.stamps import Stamp
@@ -107,7 +108,7 @@ def create_index(table: Table, column: str, kms: CachedKms | None, encryption: I
         return
     master_key = _master_key(table, column, kms, listing, encryption, requirement)
     publish(folder, kms, lambda body: body,
-            first=lambda: new_manifest(column, master_key, kms, is_exclusive))
+            first=lambda: Manifest.new(column, master_key, kms, is_exclusive=is_exclusive))
 
 
 def _check_no_log(table: Table, listing: Iterable[str]) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from secure_bloom.errors import ColumnError, IndexWarning, SecureBloomError
 from secure_bloom.index.column_segments import INDEXED, SegmentMaker, Segments, SentKey
-from secure_bloom.index.column_update import new_manifest, publish_segments
+from secure_bloom.index.column_update import publish_segments
 from secure_bloom.index.compaction import FAN_OUT, merge_tiers, vacuum
 from secure_bloom.index.file_entry import content_id, footer_digest
 from secure_bloom.index.folder import IndexFolder
@@ -227,7 +227,7 @@ def _opened(folder: IndexFolder, master_key: str | None, kms: CachedKms | None) 
         raise ColumnError("the column is encrypted, but its index is not: delete the index",
                           column=folder.column, file=folder.path)
     manifest = publish(folder, kms, lambda body: body if stored is None else None,
-                       first=lambda: new_manifest(folder.column, master_key, kms, False))
+                       first=lambda: Manifest.new(folder.column, master_key, kms))
     assert manifest is not None  # there was one, or it was created
     return manifest
 

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from secure_bloom.index.building import SegmentBuilder
 from secure_bloom.index.column_index import ColumnIndex
-from secure_bloom.index.column_update import new_manifest
 from secure_bloom.index.comparison import Comparison
 from secure_bloom.index.folder import IndexFolder
-from secure_bloom.index.manifest import Restamp
+from secure_bloom.index.manifest import Manifest, Restamp
 from secure_bloom.index.stamps import Stamp
 from tests.index.helpers import INT64, entry
 from tests.support import examples
@@ -47,7 +46,7 @@ def test_a_comparison_and_a_coverage_are_the_same(tmp_path_factory, segments, ch
 
 def built(table: str, segments, restamped) -> ColumnIndex:
     folder = IndexFolder(pa_fs.LocalFileSystem(), table, "id")
-    manifest = new_manifest("id", None, None, True)
+    manifest = Manifest.new("id", None, None, is_exclusive=True)
     infos = []
     folder.filesystem.create_dir(folder.path)
     for files in filter(None, segments):

@@ -27,10 +27,9 @@ from secure_bloom.index import (
     writing,
 )
 from secure_bloom.index.column_segments import INDEXED, SegmentMaker, Segments, SentKey
-from secure_bloom.index.column_update import new_manifest
 from secure_bloom.index.file_table import FileTable
 from secure_bloom.index.geometry import Geometry
-from secure_bloom.index.manifest import StoredManifest, unwrap_index_key
+from secure_bloom.index.manifest import Manifest, StoredManifest, unwrap_index_key
 from secure_bloom.index.pair_store import PairStore
 from secure_bloom.index.sealing import MAGIC, IndexKey
 from secure_bloom.index.segment import Segment
@@ -177,7 +176,7 @@ def test_a_column_that_cannot_be_spilled_is_forgotten(monkeypatch):
 def test_an_update_that_has_no_room_for_a_file_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(building, "MAX_NEW_ROW_GROUPS", 3)
     write(tmp_path / "a.parquet", [1, 2], encryption=None, rows=1)
-    key = SentKey(new_manifest("ssn", None, None, False))
+    key = SentKey(Manifest.new("ssn", None, None))
     maker = SegmentMaker(LOCAL, str(tmp_path), "ssn", key, {})
     table = Table(LOCAL, str(tmp_path))
     [(path, stamp)] = table.listing().items()
@@ -245,7 +244,7 @@ def test_keys_of_another_size_are_refused():
 def test_keys_are_equal_by_their_bytes_and_never_shown():
     same, other = IndexKey(b"k" * 32, b"i" * 16), IndexKey(b"x" * 32, b"i" * 16)
     assert same == KEY and hash(same) == hash(KEY) and other != KEY
-    sent = SentKey(new_manifest("ssn", None, None, False))
+    sent = SentKey(Manifest.new("ssn", None, None))
     for shown in (repr(KEY), repr(sent)):
         assert "kkkk" not in shown and sent.key.secret.hex() not in shown
 
@@ -257,7 +256,7 @@ def test_a_master_key_may_wrap_the_key_of_an_index_itself():
 
 def test_segments_that_cannot_be_published_are_not_merged(tmp_path, monkeypatch, caplog):
     """The other columns of the job are still published."""
-    manifest = new_manifest("ssn", None, None, False)
+    manifest = Manifest.new("ssn", None, None)
     made = {(column, manifest.key.index_id): Segments([object()], {}) for column in ("a", "b")}
     published, merged = [], []
 
