@@ -40,6 +40,7 @@ from secure_bloom.encryption import Encryption
 from secure_bloom.errors import error_location
 from secure_bloom.keys import external
 from secure_bloom.keys.wrapping import WritingKeys
+from secure_bloom.parquet.created_by import CREATED_BY
 from secure_bloom.parquet.footer import Footer
 from secure_bloom.parquet.invocations import count_invocations
 from secure_bloom.parquet.placing import without_column_indexes
@@ -308,6 +309,7 @@ class ParquetWriter(Summarized):
         """Write what was held back, with the filters before the footer."""
         indexes, content, magic = split_tail(held)
         footer = Footer(content, magic, self._encryption.keys)
+        footer.created_by = CREATED_BY
         if with_nan := {(row_group, ordinal) for row_group, ordinals in enumerate(self._with_nan)
                         for ordinal in ordinals}:
             indexes = without_column_indexes(footer, indexes, start, with_nan)

@@ -41,6 +41,11 @@ _FOOTER_BYTES = 16 * 1024 * 1024  # as stored; parsed they take several times as
 _FILTER_BYTES = 128 * 1024 * 1024
 
 
+def new_footers() -> Cache[OpenFile]:
+    """Return a cache of files whose footers were parsed, by path; they are closed."""
+    return Cache(_FOOTER_BYTES)
+
+
 class OutdatedError(ChangedMeanwhileError):
     """The data set no longer has the files or schemas with which it was opened."""
 
@@ -64,10 +69,11 @@ class FileAccess(NamedTuple):
     @classmethod
     def new(cls, filesystem: pa_fs.FileSystem, keys: Keys, checks: FolderChecks,
             with_source: bool, on_missing_key: OnMissingKey = "error",
-            indexes: Indexes | None = None) -> FileAccess:
-        """Return the access to files of which nothing has been read."""
-        return cls(filesystem, keys, checks, with_source, on_missing_key, Cache(_FOOTER_BYTES),
-                   Cache(_FILTER_BYTES), indexes)
+            indexes: Indexes | None = None,
+            footers: Cache[OpenFile] | None = None) -> FileAccess:
+        """Return the access to files of which at most footers have been read."""
+        return cls(filesystem, keys, checks, with_source, on_missing_key,
+                   new_footers() if footers is None else footers, Cache(_FILTER_BYTES), indexes)
 
     def keep(self, path: str, file: OpenFile) -> None:
         """Keep what was parsed of a file."""
@@ -206,6 +212,7 @@ class DatasetFile:
                 opened = OpenedFile(self, self._parsed(source, keep), source)
             else:
                 opened = OpenedFile(self, known.reopened(source), source)
+                self._schema = self._schema or known.schema
         except BaseException:
             source.close()
             raise

@@ -31,9 +31,11 @@ from secure_bloom.policy.policy import Policy
 from secure_bloom.policy.requirement import FolderChecks, RequireEncryption
 from secure_bloom.pruning.predicates import Predicate
 from secure_bloom.pruning.value_list import ValueList
+from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.reading.rows import iter_batches
 from secure_bloom.sbbf.probes import is_scalar
 from secure_bloom.sbbf.scalars import plain_values
+from secure_bloom.storage.cache import Cache
 from secure_bloom.storage.files import FilePath
 from secure_bloom.storage.many_files import NO_FAULT_OF_A_FILE, Advance
 
@@ -66,9 +68,10 @@ class Search:
 
     The parameters are those of :func:`secure_bloom.find`. With ``opens_all``, the footer of each
     file is read and compared with what an index says of it, as with a requirement: anyone who can
-    write to the folder may have put the index there. With ``values_for``, which returns the values
-    for the schema of the files, only the rows of these may be asked for: files without them may
-    be left out.
+    write to the folder may have put the index there. ``footers`` are those that an earlier search
+    without a requirement has read; those of unchanged files are not read again. With
+    ``values_for``, which returns the values for the schema of the files, only the rows of these may
+    be asked for: files without them may be left out.
 
     Attributes
     ----------
@@ -92,7 +95,7 @@ class Search:
                  policy: Policy | FilePath | None = None,
                  on_missing_key: OnMissingKey = "error", on_error: OnError | None = None,
                  advance: Advance | None = None, index: IndexUse = "auto",
-                 opens_all: bool = False,
+                 opens_all: bool = False, footers: Cache[OpenFile] | None = None,
                  values_for: Callable[[pa.Schema], object] | None = None):
         check_names(columns)
         self.column, self.columns = column, columns
@@ -106,7 +109,7 @@ class Search:
         checks = FolderChecks(requirement, found.partition_schema.names)
         self.access = FileAccess.new(found.filesystem, found.keys or keys, checks,
                                      with_source=True, on_missing_key=on_missing_key,
-                                     indexes=found.listed)
+                                     indexes=found.listed, footers=footers)
         self.narrowed = found.narrowed
         self.paths, self.num_files = found.paths, len(found.paths)
         if found.narrowed is not None:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import pyarrow.fs as pa_fs
 
+from secure_bloom.datasets.dataset_file import new_footers
 from secure_bloom.display import count, names
 from secure_bloom.erasing.file import FileRewriting, Rewritten
 from secure_bloom.erasing.leftover_search import LeftoverSearch
@@ -83,6 +84,8 @@ class Erasure:
         self._requirement = requirement
         _check_no_table(filesystem, path, erased.column)
         self.hash_key: bytes | None = None
+        # Without a requirement, which is checked whenever a file is opened.
+        self._footers = new_footers() if requirement is None else None
         self.is_folder = filesystem.get_file_info(path).type == pa_fs.FileType.Directory
         table = table_of(path) if self.is_folder else table_above(filesystem, path)
         self._indexes = TableIndexes(filesystem, table, self.keys)
@@ -168,7 +171,7 @@ class Erasure:
     def find(self, advance: Callable[[float], None]) -> Occurrences:
         """Find the rows to erase."""
         return find_occurrences(self.path, self.erased, self.keys, self.filesystem,
-                                self.index, advance, self._requirement)
+                                self.index, advance, self._requirement, self._footers)
 
     def _unsearched(self, found: Occurrences) -> list[str]:
         """Return what is said of metadata that may have the values."""

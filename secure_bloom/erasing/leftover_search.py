@@ -18,7 +18,7 @@ from secure_bloom.erasing.search import Occurrences
 from secure_bloom.errors import error_location
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.reading.open_file import OpenFile
-from secure_bloom.storage.versions import FileVersion
+from secure_bloom.storage.versions import FileVersion, current_version
 from secure_bloom.storage.visibility import parquet_files
 
 Outcome = TypeVar("Outcome")
@@ -27,9 +27,9 @@ Outcome = TypeVar("Outcome")
 class LeftoverSearch:
     """Searches a file or folder; errors are those of :func:`.groups_with_removed`.
 
-    The cost is bounded: the erased rows, and the dictionaries of all columns, whoever claims to
-    have written them. Rows of other row groups are read only if a dictionary has values of erased
-    rows, and only until all of them have been seen.
+    The cost is bounded: the erased rows, and the dictionaries of all columns in files that are not
+    surely ours. Rows of other row groups are read only if a dictionary has values of erased rows,
+    and only until all of them have been seen.
     """
 
     def __init__(self, filesystem: pa_fs.FileSystem, path: str, keys: Keys, files_at_once: int):
@@ -57,16 +57,21 @@ class LeftoverSearch:
         """Add the row groups in which such values are left; ``removed`` are those found last."""
         def look(file: OpenFile, path: str) -> tuple[int, FileVersion | None, list[int]]:
             version, skip = file.version, found.files.get(path, ())
-            if version is not None and version == self._searched.get(path):
-                return file.num_rows, version, []
             groups = groups_with_removed(file, removed, skip)
-            if not groups and not skip and version is not None and version.tag is not None:
+            if not groups and not skip and version is not None:
                 self._searched[path] = version
             return file.num_rows, version, groups
 
         paths = parquet_files(self._filesystem, self._path) if removed else []
-        for path, (rows, version, groups) in self._each(look, paths).items():
+        known = self._searched | found.ours
+        for path, (rows, version, groups) in self._each(look, [
+                path for path in paths if not self._is_version(path, known.get(path))]).items():
             found.add(path, rows, version, dict.fromkeys(groups, 0))
+
+    def _is_version(self, path: str, version: FileVersion | None) -> bool:
+        """Whether a file is surely still this version."""
+        return version is not None and version.tag is not None \
+            and current_version(self._filesystem, path) == version
 
     def _each(self, work: Callable[[OpenFile, str], Outcome], paths: list[str]) \
             -> dict[str, Outcome]:

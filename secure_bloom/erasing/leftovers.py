@@ -73,7 +73,7 @@ def erased_in_dictionaries(file: OpenFile, erased: ErasedValues, skip: Collectio
     """
     found: list[int] = []
     num_read, leaf = 0, erased.leaf(file)
-    if leaf is None:
+    if leaf is None or (file.footer.is_surely_ours and not _is_scale(file, leaf)):
         return found, num_read
     for number in range(file.num_row_groups):
         if number in skip:
@@ -88,12 +88,17 @@ def erased_in_dictionaries(file: OpenFile, erased: ErasedValues, skip: Collectio
 def columns_to_search(file: OpenFile) -> list[LeafColumn]:
     """Return the columns whose dictionaries are searched for values that no row has.
 
-    All, whoever claims to have written the file, except ordered dictionaries: these are scales,
-    which are kept.
+    All, unless the file is surely ours, except scales, which are kept.
     """
-    types = leaf_types(pa.struct(file.schema))
-    return [leaf for leaf, t in zip(file.columns, types, strict=True)
-            if not (pa.types.is_dictionary(t) and t.ordered)]
+    if file.footer.is_surely_ours:
+        return []
+    return [leaf for leaf in file.columns if not _is_scale(file, leaf)]
+
+
+def _is_scale(file: OpenFile, leaf: LeafColumn) -> bool:
+    """Whether a column has ordered dictionaries."""
+    t = leaf_types(pa.struct(file.schema))[leaf.ordinal]
+    return pa.types.is_dictionary(t) and t.ordered
 
 
 def removed_values(file: OpenFile, erased: ErasedValues, row_groups: Iterable[int]) \

@@ -27,6 +27,7 @@ from secure_bloom.keys.retrieval import Keys
 from secure_bloom.policy.requirement import Requirement
 from secure_bloom.reading.open_file import OpenFile
 from secure_bloom.sbbf.parsing import parse_values
+from secure_bloom.storage.cache import Cache
 from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.threads import in_order, pool_for
 from secure_bloom.storage.versions import FileVersion, without_subtree
@@ -55,6 +56,8 @@ class Occurrences:
         Of the data set.
     metadata : Counter
         Key-value metadata that may have values of rows, and in how many files it is.
+    ours : dict of str to FileVersion
+        Files in which no dictionary has a value that no row of its row group has.
     char_lengths : frozenset of int
         The lengths n if the column is CHAR(n) of Spark.
     """
@@ -69,6 +72,7 @@ class Occurrences:
     counts: Counter[Any] = field(default_factory=Counter, repr=False)
     num_dictionaries: int = 0
     metadata: Counter[str] = field(default_factory=Counter)
+    ours: dict[str, FileVersion] = field(default_factory=dict, repr=False)
 
     def add(self, path: str, num_rows: int, version: FileVersion | None,
             groups: Mapping[int, int]) -> None:
@@ -92,7 +96,7 @@ class Occurrences:
                            self.versions | other.versions, self.files | other.files,
                            self.counts + other.counts,
                            self.num_dictionaries + other.num_dictionaries,
-                           self.metadata + other.metadata)
+                           self.metadata + other.metadata, self.ours | other.ours)
 
     @property
     def found_rows(self) -> int:
@@ -120,10 +124,14 @@ def only_in_dictionaries(groups: Mapping[int, int]) -> int:
 def find_occurrences(source: str | list[str], erased: ErasedValues, keys: Keys,
                      filesystem: pa_fs.FileSystem, index: IndexUse,
                      advance: Callable[[float], None],
-                     requirement: Requirement | None = None) -> Occurrences:
-    """Search files, or the visible files of a folder; errors are those of ``find``."""
+                     requirement: Requirement | None = None,
+                     footers: Cache[OpenFile] | None = None) -> Occurrences:
+    """Search files, or the visible files of a folder; errors are those of ``find``.
+
+    ``footers`` are those of an earlier search with the same keys, of files that may have changed.
+    """
     search = Search(source, erased.column, [], keys, filesystem=filesystem, advance=advance,
-                    index=index, opens_all=True, require_encryption=requirement)
+                    index=index, opens_all=True, require_encryption=requirement, footers=footers)
     name = erased.column.split(".")[0]
     if any(name in file.partition_values for file in search.files):
         raise ColumnError("its values are in the names of folders, not in files: delete the "
@@ -147,28 +155,27 @@ def find_occurrences(source: str | list[str], erased: ErasedValues, keys: Keys,
 
 
 def _find_in_dictionaries(search: Search, erased: ErasedValues, found: Occurrences) -> None:
-    """Add the row groups that have the values in a dictionary only; nothing rules them out.
+    """Add the row groups that have the values in a dictionary only; nothing else rules them out.
 
     Also add key-value metadata that cannot be searched.
     """
-    def look(file: DatasetFile) -> tuple[FileVersion | None, list[int], int, set[str]]:
+    def look(file: DatasetFile) -> tuple[OpenFile, list[int], int]:
         opened = file.open()
         try:
             with error_location(file=file.path), opened.source.one_version():
-                opened.open_now()
-                return (opened.file.version,
-                        *erased_in_dictionaries(opened.file, erased,
-                                                found.files.get(file.path, ())),
-                        metadata_with_values(opened.file))
+                return (opened.file, *erased_in_dictionaries(opened.file, erased,
+                                                             found.files.get(file.path, ())))
         finally:
             opened.close()
 
     with pool_for(search.access.filesystem) as pool:
         looked = in_order(pool, look, search.files)
-        for file, (version, groups, num_read, metadata) in zip(search.files, looked, strict=True):
-            found.add(file.path, file.num_rows, version, dict.fromkeys(groups, 0))
+        for file, (opened, groups, num_read) in zip(search.files, looked, strict=True):
+            found.add(file.path, file.num_rows, opened.version, dict.fromkeys(groups, 0))
+            found.metadata.update(metadata_with_values(opened.schema))
+            if opened.version is not None and opened.footer.is_surely_ours:
+                found.ours[file.path] = opened.version
             found.num_dictionaries += num_read
-            found.metadata.update(metadata)
 
 
 def _candidates(search: Search, erased: ErasedValues, report: ScanReport) -> Iterator[OpenedFile]:

@@ -104,6 +104,6 @@ def _may_have_values(filesystem: pa_fs.FileSystem, path: str) -> bool:
     try:
         with OpenFile(path, NO_KEYS, filesystem=filesystem) as file:
             return bool(file.num_row_groups) or file.footer.may_have_extensions \
-                or bool(metadata_with_values(file))
+                or bool(metadata_with_values(file.schema))
     except SecureBloomError:  # it has row groups of other files, is encrypted, or is damaged
         return True

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from secure_bloom.arrow.schema import METADATA_OF_TYPES
 from secure_bloom.json_text import decode_json
-from secure_bloom.reading.open_file import OpenFile
 
 _PANDAS_KEYS = {"index_columns", "column_indexes", "columns", "creator", "pandas_version",
                 "partition_columns", "attributes"}
@@ -26,11 +25,11 @@ _KNOWN = {b"ARROW:schema", b"org.apache.spark.version", b"org.apache.spark.timeZ
 _KNOWN_IN_SPARK = {"__CHAR_VARCHAR_TYPE_STRING", "comment"}
 
 
-def metadata_with_values(file: OpenFile) -> set[str]:
+def metadata_with_values(schema: pa.Schema) -> set[str]:
     """Return what of a file's key-value metadata may have values of rows: keys, and fields."""
-    found = {_text(key) for key, value in (file.schema.metadata or {}).items()
+    found = {_text(key) for key, value in (schema.metadata or {}).items()
              if not _is_of_schema(key, value)}
-    for field in file.schema:
+    for field in schema:
         found |= {f"{_text(key)} of column {path}" for path, key in _of_fields(field, field.name)}
     return found
 

@@ -24,6 +24,7 @@ from secure_bloom.errors import AuthenticationError, FormatError
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.chunk_states import COLUMN_ORDERS, Shared
 from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.created_by import ENCRYPTED_BY, claims_to_be_ours
 from secure_bloom.parquet.file_crypto import ALGORITHM_LAYOUT, EncryptionAlgorithm, FileCrypto
 from secure_bloom.parquet.redaction import redact
 from secure_bloom.parquet.row_group import ROW_GROUP_LAYOUT, RowGroup
@@ -45,9 +46,9 @@ _FILE_CRYPTO_LAYOUT = {1: ALGORITHM_LAYOUT}
 _FOOTER_KEY_METADATA = 2  # FileCryptoMetaData
 _SCHEMA, _NUM_ROWS, _ROW_GROUPS = 2, 3, 4  # FileMetaData
 _ALGORITHM, _SIGNING_KEY_METADATA = 8, 9  # likewise
-_KEY_VALUE_METADATA = 5  # likewise
+_KEY_VALUE_METADATA, _CREATED_BY = 5, 6  # likewise
 _PHYSICAL_TYPE, _ANNOTATIONS = 1, (6, 7, 8, 10)  # SchemaElement
-_OF_SCHEMA = 1, _SCHEMA, 5, 6  # with version, key-value metadata, created_by
+_OF_SCHEMA = 1, _SCHEMA, _KEY_VALUE_METADATA, _CREATED_BY  # with version
 
 # Mostly the same in all files of a folder: the schema, key-value metadata, and column orders.
 _RECURRING = {field_id: thrift.Recurring() for field_id in (_SCHEMA, 5, COLUMN_ORDERS)}
@@ -146,7 +147,18 @@ class Footer(Summarized):
     @property
     def created_by(self) -> str | None:
         """The application that wrote the file."""
-        return self._file_meta.get_string(6)
+        return self._file_meta.get_string(_CREATED_BY)
+
+    @created_by.setter
+    def created_by(self, application: str) -> None:
+        self._file_meta.set_binary(_CREATED_BY, application.encode())
+
+    @property
+    def is_surely_ours(self) -> bool:
+        """Whether this package has written the pages, according to who has the footer key."""
+        return claims_to_be_ours(self.created_by) and self.algorithm is not None \
+            and self.algorithm.authenticates_pages \
+            and (self.has_encrypted_footer or self.signature_verified)
 
     @property
     def num_rows(self) -> int:
@@ -230,8 +242,12 @@ class Footer(Summarized):
         """Make this the footer of a new version of the file, which is encrypted in this way.
 
         Returns what its row groups have in common: see :meth:`.RowGroup.place`. Those that have not
-        been placed are still those of the old version.
+        been placed are still those of the old version. A claim to be ours is not authenticated
+        unless it was before.
         """
+        if crypto.algorithm is not None and claims_to_be_ours(self.created_by) \
+                and not self.is_surely_ours:
+            self.created_by = ENCRYPTED_BY
         self.crypto, self._crypto_meta, meta = crypto, None, self._file_meta
         meta.remove(_ALGORITHM)
         meta.remove(_SIGNING_KEY_METADATA)

@@ -180,7 +180,7 @@ def _described(file: OpenFile, plan: Plan, new_path: str | None,
                rewrite: Rewrite) -> ReencryptedFile:
     target, leaves = plan.target, file.columns
     notes = [OTHER_NAMES] if rewrite.has_other_names and new_path is None else []
-    if target.columns and (kept := metadata_with_values(file)):
+    if target.columns and (kept := metadata_with_values(file.schema)):
         notes.append("key-value metadata is kept, and is for whoever reads the footer: "
                      + names(sorted(kept), 10))
     return ReencryptedFile(

@@ -7,15 +7,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from secure_bloom import UniformKey, erase, read_table
+from secure_bloom import (
+    EncryptionConfiguration,
+    UniformKey,
+    encrypt,
+    erase,
+    read_table,
+    write_table,
+    writer,
+)
+from secure_bloom.arrow import page_writer
 from secure_bloom.cli.report import render_erasure
 from secure_bloom.erasing.dictionary_pages import dictionary_values
 from secure_bloom.erasing.page import render_page
 from secure_bloom.errors import AuthenticationError, FormatError
-from secure_bloom.keys import ExplicitKeys
+from secure_bloom.keys import ExplicitKeys, InMemoryKms
 from secure_bloom.parquet import thrift
+from secure_bloom.parquet.created_by import CREATED_BY
 from secure_bloom.reading.open_file import OpenFile
-from tests.modes import MODES
+from tests.modes import MASTER_KEYS, MODES
 
 PEOPLE = [f"person-{number:04}" for number in range(300)]
 NICKS = [f"nick-{number:04}" for number in range(300)]
@@ -74,13 +84,13 @@ def test_what_a_file_says_of_its_writer_does_not_matter(lake):
     plain = pa.schema([("ssn", pa.string()), ("struct", pa.struct([("nick", pa.string())])),
                        ("list", pa.list_(pa.string())), ("id", pa.int32())])
     said = {"ARROW:schema": base64.b64encode(plain.serialize())}
-    for number, writer in enumerate((None, b"", b"parquet-mr version 1.17.0")):
+    for number, name in enumerate((None, b"", CREATED_BY.encode())):
         path = lake / f"{number * 100}.parquet"
         table = _table(number * 100)
         table = table.set_column(0, "ssn", table["ssn"].cast(pa.string()))  # values of rows only
         pq.write_table(table.replace_schema_metadata(said), path, store_schema=False,
                        row_group_size=40)
-        _claim(path, writer)
+        _claim(path, name)
         assert NICKS[GONE] in _stored(path)["list.list.element"]
     assert erase(lake, "ssn", PEOPLE[GONE], max_share=1).dictionaries == 8
     for path in lake.glob("*.parquet"):
@@ -182,11 +192,45 @@ def test_a_scale_loses_what_is_erased_and_nothing_else(tmp_path):
         assert column.chunk(0).dictionary.to_pylist() == [*PEOPLE[:GONE], *PEOPLE[GONE + 1:]]
 
 
+def _write_as_others(monkeypatch, created_by="parquet-cpp-arrow version 23.0.0") -> None:
+    """Let our writer store whole dictionaries, as others do."""
+    monkeypatch.setattr(page_writer, "compact_dictionaries", lambda table: table)
+    monkeypatch.setattr(writer, "CREATED_BY", created_by)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_our_dictionaries_are_not_read_where_only_a_key_can_say_that_they_are_ours(
+        mode, tmp_path, monkeypatch):
+    """Here, whoever has the keys has lied: so what is left tells which dictionaries were read."""
+    _write_as_others(monkeypatch, CREATED_BY)
+    for first in (0, 100):
+        mode.write(_table(first), tmp_path / f"{first}.parquet",
+                   {"kc1": ["ssn"], "kc2": ["struct.nick"]})
+    is_believed = mode.is_encrypted and "AES_GCM_CTR_V1" not in mode.options.values()
+    result = erase(tmp_path, "ssn", PEOPLE[GONE], mode.keys, max_share=1)
+    assert result.ok and result.dictionaries == (0 if is_believed else 1)
+    assert result.absence.dictionaries == (0 if is_believed else 2)
+    assert is_believed == any(NICKS[GONE] in _stored(path, mode.keys)["struct.nick"]
+                              for path in tmp_path.glob("*.parquet"))
+
+
+def test_encryption_does_not_make_a_claim_believable(tmp_path, monkeypatch):
+    """Anyone who can write to a plaintext file can write this into it."""
+    _write_as_others(monkeypatch, CREATED_BY)
+    for first in (0, 100):
+        write_table(_table(first), tmp_path / f"{first}.parquet")
+    keys = InMemoryKms(MASTER_KEYS)
+    encrypt(tmp_path, keys, encryption=EncryptionConfiguration("kf", {"kc1": ["ssn"]}))
+    result = erase(tmp_path, "ssn", PEOPLE[GONE], keys, max_share=1)
+    assert result.ok and result.dictionaries == 1
+    assert not any(NICKS[GONE] in _stored(path, keys)["struct.nick"]
+                   for path in tmp_path.glob("*.parquet"))
+
+
 @pytest.mark.parametrize("mode", MODES, ids=str)
 def test_each_mode_of_encryption(mode, tmp_path, monkeypatch):
     path = tmp_path / "a.parquet"
-    from secure_bloom.arrow import page_writer
-    monkeypatch.setattr(page_writer, "compact_dictionaries", lambda table: table)
+    _write_as_others(monkeypatch)
     mode.write(_table(0), path, {"kc1": ["ssn"], "kc2": ["struct.nick"]}, row_group_size=40)
     assert PEOPLE[299] in _stored(path, mode.keys)["ssn"]
     result = erase(path, "ssn", [PEOPLE[GONE], PEOPLE[299]], mode.keys)
@@ -213,7 +257,6 @@ def test_a_damaged_dictionary_is_an_error_that_names_its_place(encrypted, tmp_pa
     """Whatever its header claims, no more is allocated than the stored bytes can hold."""
     path = tmp_path / "a.parquet"
     keys = ExplicitKeys(b"k" * 16) if encrypted else None
-    from secure_bloom import write_table
     write_table(_table(0), path, compression="none", use_dictionary=True,
                 encryption=UniformKey(b"k" * 16) if encrypted else None)
     data = path.read_bytes()

@@ -47,7 +47,7 @@ def _of_trusted_writers(file):
     [(thrift, "without_extensions", bytes)],
     [(leftovers, "columns_to_search", _of_trusted_writers)],
     [(views, "_gathered", lambda array: (array, [array.values]))],
-    [(search, "metadata_with_values", lambda file: set())]], ids=[
+    [(search, "metadata_with_values", lambda schema: set())]], ids=[
     "files that are written", "rewritten row groups", "dictionaries of the column",
     "dictionaries of others", "find", "index", "summaries", "extensions", "false writers",
     "list views", "metadata"])
