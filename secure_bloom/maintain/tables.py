@@ -5,12 +5,12 @@ Readers of such tables expect the footer at the end of file that the log records
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import UnsupportedError
+from secure_bloom.storage.local_listing import real_places
 from secure_bloom.storage.table_formats import (
     Table,
     first_table,
@@ -52,7 +52,7 @@ def table_of_files(filesystem: pa_fs.FileSystem, path: str, files: Iterable[str]
     ``files`` are the files there: local links may lead into a table elsewhere.
     """
     if filesystem.type_name == "local":
-        real = dict.fromkeys(os.path.dirname(os.path.realpath(file)) for file in files)
+        real = dict.fromkeys(folder for folder, _ in real_places(files))
         above = local_folders_above([path, *real])
     else:
         above = folders_above(path)

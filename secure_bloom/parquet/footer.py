@@ -242,11 +242,11 @@ class Footer(Summarized):
         """Make this the footer of a new version of the file, which is encrypted in this way.
 
         Returns what its row groups have in common: see :meth:`.RowGroup.place`. Those that have not
-        been placed are still those of the old version. A claim to be ours is not authenticated
-        unless it was before.
+        been placed are still those of the old version. A claim to be ours that anyone may have made
+        does not become one that is believed.
         """
-        if crypto.algorithm is not None and claims_to_be_ours(self.created_by) \
-                and not self.is_surely_ours:
+        if crypto.algorithm is not None and crypto.algorithm.authenticates_pages \
+                and claims_to_be_ours(self.created_by) and not self.is_surely_ours:
             self.created_by = ENCRYPTED_BY
         self.crypto, self._crypto_meta, meta = crypto, None, self._file_meta
         meta.remove(_ALGORITHM)

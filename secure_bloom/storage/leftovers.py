@@ -15,6 +15,7 @@ from secure_bloom.errors import UnsupportedError
 from secure_bloom.storage.cache import Cache
 from secure_bloom.storage.inside import check_below
 from secure_bloom.storage.local_files import temporary_stem, temporary_target
+from secure_bloom.storage.local_listing import real_places
 
 _NAMES_PER_FILE = 10  # a folder of 1,000 names is listed again after 100 files were asked for
 _MAX_AGE = 60.0  # seconds
@@ -30,16 +31,13 @@ def remove_leftovers_of(filesystem: pa_fs.FileSystem, where: str, paths: Iterabl
     """
     if filesystem.type_name != "local":
         return
-    folders: dict[str, set[str]] = {}
-    for path in paths:
-        try:
-            check_below(filesystem, where, path)
-        except UnsupportedError:
-            continue
-        folder, name = os.path.split(os.path.realpath(path))
-        folders.setdefault(folder, set()).add(name)
+    paths = list(paths)
+    folders: dict[str, dict[str, str]] = {}
+    for path, (folder, name) in zip(paths, real_places(paths), strict=True):
+        folders.setdefault(folder, {})[name] = path
     for folder, names in folders.items():
-        with contextlib.suppress(OSError):  # leftovers are harmless
+        with contextlib.suppress(UnsupportedError, OSError):  # leftovers are harmless
+            check_below(filesystem, where, next(iter(names.values())))
             remove_leftovers(folder, names, all_of_them=all_of_them)
 
 

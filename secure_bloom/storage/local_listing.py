@@ -142,6 +142,20 @@ def list_folder(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool
                                              if _is_true(entry.stat)])
 
 
+def real_places(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield folder and name of files without links, resolving each folder once."""
+    known: dict[str, str] = {}
+    for path in paths:
+        folder, name = os.path.split(path)
+        if os.path.islink(path):
+            folder, name = os.path.split(os.path.realpath(path))
+        elif folder in known:
+            folder = known[folder]
+        else:
+            folder = known[folder] = os.path.realpath(folder)
+        yield folder, name
+
+
 def file_names(filesystem: pa_fs.FileSystem, folder: str) -> list[str]:
     """Return the names of the files in a folder; none if it does not exist.
 
