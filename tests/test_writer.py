@@ -195,12 +195,6 @@ def test_row_groups_beyond_pyarrows_default_size():
         == [1024 * 1024, 1]
 
 
-@pytest.mark.parametrize("size", [0, -1])
-def test_row_groups_have_rows(size):
-    with pytest.raises(ValueError, match="row_group_size"):
-        written(row_group_size=size)
-
-
 # --- options that change names or types ----------------------------------------------------------
 
 def test_flavor_spark_changes_names_and_timestamps():
@@ -327,28 +321,6 @@ def test_a_pyarrow_kms_client_serves_as_it_is():
     assert ParquetFile(data, ArrowKms()).read(filters=[("a", "==", 5)]).num_rows == 1
 
 
-@pytest.mark.parametrize(("arguments", "error", "message"), [
-    ({"encryption": ENCRYPTED}, TypeError, "pass keys="),
-    ({"encryption": ENCRYPTED, "keys": {"mf": b"x" * 16}}, TypeError, "a KmsClient.* not dict"),
-    ({"encryption": "mf", "keys": kms()}, TypeError, "EncryptionConfiguration or a UniformKey"),
-    ({"keys": kms()}, TypeError, "would not be encrypted"),
-    ({"encryption": UniformKey(FOOTER_KEY), "keys": kms()}, TypeError, "would not be encrypted"),
-    ({"encryption": pe.EncryptionConfiguration("mf", uniform_encryption=True,
-                                               internal_key_material=False), "keys": kms()},
-     UnsupportedError, "internal_key_material"),
-    ({"encryption": pe.EncryptionConfiguration("mf", uniform_encryption=True,
-                                               plaintext_footer=True), "keys": kms()},
-     UnsupportedError, "plaintext footer"),
-    ({"encryption": pe.EncryptionConfiguration("other", uniform_encryption=True), "keys": kms()},
-     KeyNotFoundError, "'other'"),
-])
-def test_wrong_encryption_is_refused_before_anything_is_written(tmp_path, arguments, error,
-                                                                message):
-    with pytest.raises(error, match=message):
-        write_table(TABLE, tmp_path / "x", bloom_filters=ALL, **arguments)
-    assert os.listdir(tmp_path) == []
-
-
 @pytest.mark.parametrize("encryption", [UniformKey(FOOTER_KEY), ENCRYPTED])
 @pytest.mark.parametrize(("page_size", "fits"), [(2**20, True), (1, False)])
 def test_a_key_that_has_encrypted_too_much_publishes_nothing(tmp_path, monkeypatch, encryption,
@@ -403,42 +375,72 @@ def test_names_of_master_keys_and_columns(tmp_path):
 
 # --- what is refused before anything is written --------------------------------------------------
 
-@pytest.mark.parametrize(("bloom_filters", "error", "message"), [
-    ({"flag": True}, ColumnError, "BOOLEAN"), ({"z": True}, ColumnError, "no such column"),
-    ({"s": True}, ColumnError, "s.x"), ({"l": True}, ColumnError, "l.list.element"),
-    ({"a": 0.01}, TypeError, r"\['a'\]: 0.01 is not allowed; .*BloomFilterOptions"),
-    ({"a": {"fp": 0.1}}, TypeError,
-     r"\['a'\]: 'fp' is not allowed; allowed options: fpp, ndv, max_by"),
-    ({"a": {"fpp": 2}}, ValueError, r"\['a'\]: fpp must be between 0 and 1"),
-    ({"a": {"ndv": "9"}}, TypeError, r"\['a'\]: ndv must be a number, not '9'"),
-    ({"a": {"fpp": None}}, TypeError, r"\['a'\]: fpp must be a number"),
-    ({"a": {"fpp": True}}, TypeError, r"\['a'\]: fpp must be a number"),
-    ("a", TypeError, r"a list of column paths.*not str: write \['a'\]"),
-    (5, TypeError, "a list of column paths"), (b"a", TypeError, "not bytes"),
-    ([5], TypeError, "5 where a column path"), ({5: True}, TypeError, "5 where a column path"),
-    (["flag"], ColumnError, "BOOLEAN"), (["z"], ColumnError, "no such column"),
-])
-def test_wrong_columns(tmp_path, bloom_filters, error, message):
-    with pytest.raises(error, match=message):
-        write_table(TABLE, tmp_path / "x", bloom_filters=bloom_filters)
+UNIFORM = {"uniform_encryption": True}
+REFUSED = [
+    ({"encryption": ENCRYPTED}, TypeError, "pass keys="),
+    ({"encryption": ENCRYPTED, "keys": {"mf": b"x" * 16}}, TypeError, "a KmsClient.* not dict"),
+    ({"encryption": "mf", "keys": kms()}, TypeError, "an EncryptionConfiguration"),
+    ({"keys": kms()}, TypeError, "would not be encrypted"),
+    ({"encryption": pe.EncryptionConfiguration("mf", **UNIFORM, internal_key_material=False),
+      "keys": kms()}, UnsupportedError, "internal_key_material"),
+    ({"encryption": pe.EncryptionConfiguration("mf", **UNIFORM, plaintext_footer=True),
+      "keys": kms()}, UnsupportedError, "plaintext footer"),
+    ({"encryption": pe.EncryptionConfiguration("other", **UNIFORM), "keys": kms()},
+     KeyNotFoundError, "'other'"),
+    ({"encryption": EncryptionConfiguration("mf", {"mc": ["x"]}), "keys": kms()}, ColumnError,
+     "column x: it has a key, but does not exist"),
+    *(({"bloom_filters": asked}, error, message) for asked, error, message in [
+        ({"flag": True}, ColumnError, "BOOLEAN"), ({"z": True}, ColumnError, "no such column"),
+        ({"s": True}, ColumnError, "s.x"), ({"l": True}, ColumnError, "l.list.element"),
+        ({"a": 0.01}, TypeError, r"\['a'\]: 0.01 is not allowed; .*BloomFilterOptions"),
+        ({"a": {"fp": 0.1}}, TypeError,
+         r"\['a'\]: 'fp' is not allowed; allowed options: fpp, ndv, max_by"),
+        ({"a": {"fpp": 2}}, ValueError, r"\['a'\]: fpp must be between 0 and 1"),
+        ({"a": {"ndv": "9"}}, TypeError, r"\['a'\]: ndv must be a number, not '9'"),
+        ({"a": {"fpp": None}}, TypeError, r"\['a'\]: fpp must be a number"),
+        ({"a": {"fpp": True}}, TypeError, r"\['a'\]: fpp must be a number"),
+        ("a", TypeError, r"a list of column paths.*not str: write \['a'\]"),
+        (5, TypeError, "a list of column paths, .*not int"), (b"a", TypeError, "not bytes"),
+        ([5], TypeError, "5 where a column path"), ({5: True}, TypeError, "5 where a column path"),
+        (["flag"], ColumnError, "BOOLEAN"), (["z"], ColumnError, "no such column")]),
+    ({"bloom_filter_options": {"a": True}}, TypeError, "bloom_filter_options"),
+    ({"encryption_properties": object()}, TypeError, "use encryption and keys"),
+    ({"metadata_collector": []}, TypeError, "metadata_collector"),
+    ({"no_such_option": 1}, TypeError, "no_such_option"),
+    ({"version": "3.0"}, ValueError, "version"),
+    ({"row_group_size": 0}, ValueError, "row_group_size must be at least 1"),
+    ({"row_group_size": -1}, ValueError, "row_group_size"),
+    ({"bloom_filterz": ["a"]}, ArgumentError,
+     r"no argument 'bloom_filterz' \(did you mean 'bloom_filters'\?\)"),
+    ({"row_group_sizes": 5}, ArgumentError, r"\(did you mean 'row_group_size'\?\)"),
+    ({"compresion": "zstd"}, ArgumentError, r"\(did you mean 'compression'\?\)"),
+    ({"compression": "zst"}, ArgumentError,
+     r"no codec 'zst' \(did you mean 'zstd'\?\); codecs: none, snappy"),
+    ({"compression": {"a": "snapy"}}, ArgumentError,
+     r"no codec 'snapy' \(did you mean 'snappy'\?\)")]
+
+
+@pytest.mark.parametrize(("arguments", "error", "message"), REFUSED)
+def test_wrong_arguments_are_refused_before_anything_is_written(tmp_path, arguments, error,
+                                                               message):
+    for write in (write_table, write_dataset):
+        with pytest.raises(error, match=message):
+            write(TABLE, tmp_path / "x", **arguments)
+        assert os.listdir(tmp_path) == []
+    if arguments.keys() & {"bloom_filterz", "compresion", "compression", "encryption_properties"}:
+        with pytest.raises(error, match=r"codec|argument|cannot be used"):
+            ParquetWriter(tmp_path / "x", TABLE.schema, **arguments)
+
+
+def test_what_only_one_of_them_takes(tmp_path):
+    with pytest.raises(TypeError, match="would not be encrypted"):
+        write_table(TABLE, tmp_path / "x", encryption=UniformKey(FOOTER_KEY), keys=kms())
+    with pytest.raises(TypeError, match="must be an EncryptionConfiguration"):
+        write_dataset(TABLE, tmp_path / "x", encryption=UniformKey(FOOTER_KEY))
+    with pytest.raises(RenamedError, match="argument index is called index_columns now"):
+        write_dataset(TABLE, tmp_path / "x", index="a")
     assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.parametrize(("name", "value"), [
-    ("bloom_filter_options", {"a": True}), ("encryption_properties", object()),
-    ("metadata_collector", [])])
-def test_options_of_pyarrow_that_do_not_go_together(tmp_path, name, value):
-    with pytest.raises(TypeError, match=name):
-        write_table(TABLE, tmp_path / "x", bloom_filters=ALL, **{name: value})
-    assert os.listdir(tmp_path) == []
-
-
-def test_options_that_pyarrow_does_not_know(tmp_path):
-    with pytest.raises(TypeError, match="no_such_option"):
-        write_table(TABLE, tmp_path / "x", bloom_filters=ALL, no_such_option=1)
-    with pytest.raises(ValueError, match="version"):
-        write_table(TABLE, tmp_path / "x", bloom_filters=ALL, version="3.0")
-    assert os.listdir(tmp_path) == []
+    write_table(TABLE, tmp_path / "x", compression={"a": "ZSTD"})
 
 
 @pytest.mark.parametrize("where", [5, None, b"x"])
@@ -670,27 +672,6 @@ def test_small_files_load_no_numba():
         "print(*sys.modules)").split()
     assert "secure_bloom.writer" in loaded
     assert not {"numba", "pyspark", "llvmlite"} & set(loaded)
-
-
-@pytest.mark.parametrize(("options", "message"), [
-    ({"bloom_filterz": ["n"]}, r"no argument 'bloom_filterz' \(did you mean 'bloom_filters'\?\)"),
-    ({"row_group_sizes": 5}, r"\(did you mean 'row_group_size'\?\)"),
-    ({"compresion": "zstd"}, r"\(did you mean 'compression'\?\)"),
-    ({"compression": "zst"}, r"no codec 'zst' \(did you mean 'zstd'\?\); codecs: none, snappy"),
-    ({"compression": {"n": "snapy"}}, r"no codec 'snapy' \(did you mean 'snappy'\?\)"),
-    ({"encryption_properties": 1}, "use encryption and keys")])
-def test_an_unknown_argument_or_codec_is_our_error_with_what_may_be_meant(
-        tmp_path, options, message):
-    table, path = pa.table({"n": [1]}), tmp_path / "new"
-    for write in (secure_bloom.write_table, secure_bloom.write_dataset):
-        with pytest.raises(ArgumentError, match=message):
-            write(table, path, **options)
-    with pytest.raises(ArgumentError, match=r"codec|argument|cannot be used"):
-        secure_bloom.ParquetWriter(path, table.schema, **options)
-    with pytest.raises(RenamedError, match="argument index is called index_columns now"):
-        secure_bloom.write_dataset(table, path, index="n")
-    assert not path.exists()
-    secure_bloom.write_table(table, path, compression={"n": "ZSTD"})
 
 
 def test_what_was_written_is_returned(tmp_path, monkeypatch):

@@ -63,16 +63,6 @@ def test_all_columns_can_be_chosen_only_where_they_are_known():
         normalize_options(True, None)
 
 
-@pytest.mark.parametrize(("value", "message"), [
-    ({7: True}, "7 where a column path is expected"), ([7], "7 where a column path is expected"),
-    ("a", r"write \['a'\]"), (b"a", "not bytes"), (7, "not int"),
-    ({"a": 7}, r"bloom_filters\['a'\]: 7 is not allowed"),
-    ({"a": {"fbb": 0.1}}, r"bloom_filters\['a'\]: 'fbb' is not allowed; allowed options: ")])
-def test_options_of_another_form_are_refused(value, message):
-    with pytest.raises(TypeError, match=message):
-        normalize_options(value, ["a"])
-
-
 def test_an_overfull_filter_does_not_vary():
     assert false_positive_deviation(1, 10**9) == 0.0 < false_positive_deviation(10, 100)
 
