@@ -33,9 +33,10 @@ from tests.keys.checks import (
 from tests.peers.loopback import Loopback, answer, slow
 
 __all__ = ["test_a_fork_opens_connections_of_its_own", "test_a_server_that_never_ends_its_response",
-           "test_answers_of_something_else", "test_files", "test_limits_of_years",
-           "test_limits_that_are_refused",
-           "test_names_that_no_key_can_have_are_not_sent", "test_other_processes",
+           "test_answers_of_something_else", "test_down_and_up_again", "test_failing_for_good",
+           "test_files", "test_limits_of_years",
+           "test_limits_that_are_refused", "test_names_that_no_key_can_have_are_not_sent",
+           "test_other_processes",
            "test_responses_that_are_too_long", "test_slow_for_good", "test_threads",
            "test_what_is_wrapped_is_unwrapped", "test_what_others_have_wrapped_is_not_sent",
            "test_without_its_packages"]
@@ -50,6 +51,7 @@ class Service:
     names: tuple[str, str]  #: of two keys
     wrapped: str  #: has the form of a wrapped key
     packages: dict[str, str]  #: module -> what to install
+    faults: Sequence[tuple[str, Callable]]  #: that may pass, and what the error says of each
     secrets: Sequence[str] = ()
     foreign: Sequence[str | bytes] = ()  #: does not have the form of a wrapped key
     impossible: Sequence[str] = ()  #: no names of keys
@@ -77,6 +79,24 @@ def test_what_others_have_wrapped_is_not_sent(service):
     assert service.server.requests == []
 
 
+def test_no_other_name_opens_it(service):
+    """Not even if the same key goes by two names."""
+    service.server.same_key(service.names[0], "twin")
+    wrapped = service.client().wrap_key(KEY, service.names[0])
+    refused(KeyUnwrapError, lambda: service.client().unwrap_key(wrapped, "twin"), "'twin'")
+    for kms, name in (service.client(), service.names[1]), (service.client(), "column"):
+        with pytest.raises((KeyUnwrapError, KeyNotFoundError), match=repr(name)):
+            kms.unwrap_key(wrapped, name)
+
+
+def test_keys_of_older_versions_open(service):
+    kms, name = service.client(), service.names[0]
+    first = kms.wrap_key(KEY, name)
+    service.server.rotate(name)
+    second = kms.wrap_key(KEY, name)
+    assert kms.unwrap_key(first, name) == kms.unwrap_key(second, name) == KEY
+
+
 def test_names_that_no_key_can_have_are_not_sent(service):
     kms = service.client()
     for name in service.impossible:
@@ -84,6 +104,29 @@ def test_names_that_no_key_can_have_are_not_sent(service):
                      lambda name=name: kms.unwrap_key(service.wrapped, name)):
             refused(KeyNotFoundError, call, repr(name))
     assert service.server.requests == []
+
+
+def test_down_and_up_again(service, pauses):
+    kms, name, server = service.client(), service.names[0], service.server
+    wrapped = kms.wrap_key(KEY, name)
+    for _, fault in service.faults:
+        server.requests.clear()
+        pauses.clear()
+        server.faults = [fault, fault]
+        assert kms.unwrap_key(wrapped, name) == KEY
+        assert len(server.requests) == 3 == len(pauses) + 1
+
+
+def test_failing_for_good(service, pauses):
+    kms, name, server = service.client(attempts=5), service.names[0], service.server
+    kms.wrap_key(KEY, name)  # it has logged in
+    for word, fault in service.faults:
+        server.requests.clear()
+        pauses.clear()
+        server.always = fault
+        refused(KmsUnavailableError, lambda: kms.wrap_key(KEY, name), word,
+                secrets=service.secrets)
+        assert len(server.requests) == 5 == len(pauses) + 1
 
 
 def test_slow_for_good(service, pauses):

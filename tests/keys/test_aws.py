@@ -116,7 +116,12 @@ def error(status: int, code: str):
 
 @pytest.fixture
 def service(proxy) -> Service:
-    return Service(proxy, partial(client, proxy), ALIASES, "AAAA", {"boto3": "boto3"}, [SECRET],
+    return Service(proxy, partial(client, proxy), ALIASES, "AAAA", {"boto3": "boto3"},
+                   [*((code, error(status, code)) for status, code in [
+                       (503, "ServiceUnavailableException"), (500, "KMSInternalException"),
+                       (503, "DependencyTimeoutException"), (500, "KeyUnavailableException"),
+                       (400, "ThrottlingException"), (503, "anything")]),
+                    ("ConnectionClosedError", hang_up)], [SECRET],
                    foreign=["", "no base64!", "vault:v1:AAAA", b"\xff"],
                    too_long=[padded(proxy), error(403, "SECRET" * 2**18)])
 
@@ -233,16 +238,6 @@ def test_refusals(proxy, status, code, kind, word):
     assert len(proxy.requests) == 1
 
 
-@pytest.mark.sweep
-@pytest.mark.parametrize(("status", "code"), [
-    (500, "KMSInternalException"), (503, "DependencyTimeoutException"),
-    (500, "KeyUnavailableException"), (400, "ThrottlingException"), (503, "anything")])
-def test_overload(proxy, status, code):
-    proxy.always = error(status, code)
-    refused(KmsUnavailableError, lambda: client(proxy).wrap_key(KEY, "alias/footer"), code)
-    assert len(proxy.requests) == 3
-
-
 def test_a_botocore_without_private_names_works(moto, keys, monkeypatch):
     connect = boto3.session.Session.client
 
@@ -270,17 +265,6 @@ def test_a_response_that_stalls_is_requested_again(proxy, pauses):
 
 
 # --- faults --------------------------------------------------------------------------------------
-
-@pytest.mark.parametrize("fault", [
-    error(503, "ServiceUnavailableException"), error(500, "KMSInternalException"),
-    error(400, "ThrottlingException"), hang_up])
-def test_down_and_up_again(proxy, pauses, fault):
-    kms = client(proxy)
-    wrapped = kms.wrap_key(KEY, "alias/footer")
-    proxy.faults = [fault, fault]
-    assert kms.unwrap_key(wrapped, "alias/footer") == KEY
-    assert len(proxy.requests) == 4 and len(pauses) == 2
-
 
 def test_down_for_good(moto, keys, pauses):
     with Loopback(None) as server:

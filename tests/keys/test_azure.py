@@ -27,7 +27,11 @@ from tests.keys.checks import (
     without_secrets,
 )
 from tests.keys.remote import *  # noqa: F403
-from tests.keys.remote import Service
+from tests.keys.remote import (  # noqa: F401
+    Service,
+    test_keys_of_older_versions_open,
+    test_no_other_name_opens_it,
+)
 from tests.peers.certificates import self_signed
 from tests.peers.key_vault import RESOURCE, TOKEN, Identity, KeyVault
 from tests.peers.loopback import answer, hang_up
@@ -86,7 +90,9 @@ class Credential:
 def service(vault) -> Service:
     return Service(
         vault, partial(client, vault), ("footer", "a-B1"), "azurekeyvault:v1:0:AAAA:AAAA",
-        dict.fromkeys(["azure.identity", "azure.keyvault.keys"], "azure-keyvault-keys"), [TOKEN],
+        dict.fromkeys(["azure.identity", "azure.keyvault.keys"], "azure-keyvault-keys"),
+        [*((f"HTTP {status}", failing(status)) for status in (408, 429, 500, 501, 502, 503, 504)),
+         ("HTTP 429", failing(429, Retry_After="3600")), ("", hang_up)], [TOKEN],
         foreign=["", "AAAA", "azurekeyvault:v1:", "azurekeyvault:v1:0/../x:AAAA:AAAA",
                  "gcpkms:v1:AAAA", "azurekeyvault:v1:0:A:AAAA", "azurekeyvault:v2:0:AAAA:AAAA",
                  "azurekeyvault:v1::AAAA:AAAA", "azurekeyvault:v1:0:AAAA:AAAA\n", b"\xff"],
@@ -137,23 +143,6 @@ def test_a_call_is_what_the_client_of_azure_sends(vault):
         assert (one.path, one.json) == (other.path, other.json)
         for name in ("Authorization", "Content-Type"):
             assert one.headers[name] == other.headers[name]
-
-
-def test_keys_of_older_versions_open(vault):
-    kms = client(vault)
-    first = kms.wrap_key(KEY, "footer")
-    vault.rotate("footer")
-    second = kms.wrap_key(KEY, "footer")
-    assert first.split(":")[2] != second.split(":")[2]
-    assert kms.unwrap_key(first, "footer") == kms.unwrap_key(second, "footer") == KEY
-
-
-def test_the_name_is_bound(vault):
-    """Even if the same key goes by two names."""
-    vault.same_key("footer", "twin")
-    wrapped = client(vault).wrap_key(KEY, "footer")
-    refused(KeyUnwrapError, lambda: client(vault).unwrap_key(wrapped, "twin"), "'twin'")
-    refused(KeyNotFoundError, lambda: client(vault).unwrap_key(wrapped, "column"), "'column'")
 
 
 def test_every_part_is_authenticated(vault):
@@ -217,19 +206,6 @@ def test_access_revoked_midway(vault):
     refused(KeyAccessError, lambda: kms.unwrap_key(wrapped, "footer"), "deleted")
     vault.denied.clear()
     refused(KeyNotFoundError, lambda: kms.wrap_key(KEY, "none"), "'none'", "no such key")
-
-
-FAULTS = [*(failing(status) for status in (408, 429, 500, 501, 502, 503, 504)),
-          failing(429, Retry_After="3600"), hang_up]
-
-
-@pytest.mark.parametrize("fault", FAULTS, ids=range(len(FAULTS)))
-def test_failing_for_good(vault, pauses, fault):
-    vault.always = fault
-    refused(KmsUnavailableError, lambda: client(vault, attempts=5).wrap_key(KEY, "footer"),
-            secrets=[TOKEN])
-    assert len(vault.requests) == 5
-    assert len(pauses) == 4
 
 
 @pytest.mark.parametrize("size", [1, 16, 32])

@@ -44,7 +44,7 @@ class Transit(Loopback):
     def rotate(self, name: str) -> None:
         self._versions[name].append(os.urandom(32))
 
-    def copy(self, name: str, other: str) -> None:
+    def same_key(self, name: str, other: str) -> None:
         self._versions[other], self.minimum[other] = self._versions[name], 1
 
     def _transit(self, request):

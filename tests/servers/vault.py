@@ -128,7 +128,7 @@ class RealTransit(Loopback):
     def rotate(self, name: str) -> None:
         self._vault.call("POST", f"transit/keys/{name}/rotate")
 
-    def copy(self, name: str, other: str) -> None:
+    def same_key(self, name: str, other: str) -> None:
         backup = self._vault.call("GET", f"transit/backup/{name}")["data"]["backup"]
         self._vault.call("POST", f"transit/restore/{other}", backup=backup)
 
