@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import posixpath
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -94,11 +95,20 @@ def is_being_replaced(filesystem: pa_fs.FileSystem, path: str, table: str | None
     """Whether a job is about to replace this file, or has done so and not deleted it yet.
 
     ``table`` is one whose jobs may do that besides those of the table of the file: it has the file
-    in a folder that is not a partition. Without links, as the path.
+    in a folder that is not a partition. Without links, as the path. On a local filesystem, so may
+    jobs of all tables above.
     """
     own = table_of(posixpath.dirname(path))
     return any(_is_replaced_by(filesystem, one, relative_path(path, one))
-               for one in dict.fromkeys((own, table or own)))
+               for one in dict.fromkeys((own, table or own, *_tables_above(filesystem, own))))
+
+
+def _tables_above(filesystem: pa_fs.FileSystem, folder: str) -> Iterator[str]:
+    """Yield the folders above a local one that jobs write into."""
+    while filesystem.type_name == "local" and (above := posixpath.dirname(folder)) != folder:
+        folder = above
+        if os.access(posixpath.join(folder, STAGING), os.R_OK | os.X_OK):
+            yield folder
 
 
 def _is_replaced_by(filesystem: pa_fs.FileSystem, table: str, name: str) -> bool:

@@ -192,8 +192,19 @@ def test_a_claim_of_another_part_of_the_table_is_not_in_the_way(store):
 
 def test_a_file_that_a_job_replaces_is_not_rewritten_in_place(store):
     """Its new version would have another time, and be visible beside the file that replaces it."""
-    path = f"{store.folder}/foreign.parquet"
+    rewrite_meanwhile(store, "")
+
+
+@pytest.mark.parametrize("below", ["/old", "/old/day=1"])
+def test_nor_is_one_that_is_named_by_its_path_below_the_table(local, below):
+    """Its folder is not a partition, so it looks like another table."""
+    rewrite_meanwhile(local, below)
+
+
+def rewrite_meanwhile(store, below):
+    path = f"{store.folder}{below}/foreign.parquet"
     store.write(1)
+    store.filesystem.create_dir(f"{store.folder}{below}")
     write_file(store.filesystem, path, b"2")
     job, replaced = replacing(store, path)
     refused = []
