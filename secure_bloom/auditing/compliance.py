@@ -111,6 +111,7 @@ def _opened(source: Source, keys: Keys) -> OpenFile:
 
 def to_dict(path: str, files: list[FileCompliance], unused_rules: list[str]) -> dict[str, Any]:
     """Return the result as a dictionary for JSON."""
-    return {"path": path, "ok": not any(file.violations for file in files),
+    is_ok = bool(files) and not any(file.violations or file.not_checked for file in files)
+    return {"path": path, "ok": is_ok,
             "unused_rules": unused_rules,
             "files": [asdict(file) for file in files]}

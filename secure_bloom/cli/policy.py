@@ -61,8 +61,8 @@ def check(ctx: click.Context, policy_file: str, path: str, is_schema: bool, at: 
     checked for whether POLICY alone can encrypt a file with it.
 
     Exit code 0: everything meets the policy; 1: something does not; 4: not everything was checked,
-    for lack of a key; 3: some files could not be read; 6: rules of POLICY match no column of any
-    file, so they may be misspelt; 2: POLICY is not valid, or other errors.
+    for lack of a key; 3: some files could not be read, or there are none; 6: rules of POLICY match
+    no column of any file, so they may be misspelt; 2: POLICY is not valid, or other errors.
     """
     if is_schema or _is_arrow(path):
         _check_schema(ctx, policy_file, path, at, kms, as_json)

@@ -130,10 +130,12 @@ def test_check_says_which_file_breaks_which_rule(run):
 
 def test_check_tells_what_was_not_checked(run, tmp_path):
     (tmp_path / "empty").mkdir()
-    run("policy", "check", "policy.toml", "empty", code=3)
+    assert not json.loads(run("policy", "check", "policy.toml", "empty", "--json", code=3))["ok"]
     run("policy", "check", "policy.toml", "nothing", code=3)
     write_table(TABLE, "data/a.parquet", encryption=UniformKey(b"k" * 16))
     out = run("policy", "check", "policy.toml", "data", code=4, keys=False)
+    assert not json.loads(run("policy", "check", "policy.toml", "data", "--json", code=4,
+                              keys=False))["ok"]
     assert "not checked in" in out and "0 meet the policy, 0 do not, 1 not fully checked" in out
     (tmp_path / "data" / "a.parquet").write_bytes(b"PAR1 nothing")
     assert "not checked" in run("policy", "check", "policy.toml", "data", code=3)
