@@ -30,7 +30,7 @@ class ColumnUpdate:
 
     def __init__(self, folder: IndexFolder, index: ColumnIndex, kms: CachedKms | None,
                  listing: Mapping[str, Stamp]):
-        self._folder, self._index, self._kms, self._listing = folder, index, kms, listing
+        self.folder, self._index, self._kms, self._listing = folder, index, kms, listing
         self._comparison = Comparison(index, listing)
         self.key = SentKey(index.manifest)
         self.uncovered = self._comparison.uncovered
@@ -39,11 +39,11 @@ class ColumnUpdate:
     @property
     def column(self) -> str:
         """Dotted path of the column."""
-        return self._folder.column
+        return self.folder.column
 
     def maker(self, table: str, budget: int) -> SegmentMaker:
         """Return what makes segments of files that are not covered, in this process."""
-        return SegmentMaker(self._folder.filesystem, table, self.column, self.key, self.earlier,
+        return SegmentMaker(self.folder.filesystem, table, self.column, self.key, self.earlier,
                             budget)
 
     def finish(self, made: Sequence[Segments], generation: str | None) -> None:
@@ -63,7 +63,7 @@ class ColumnUpdate:
                                listed=listed)
             return body.without_generation()
 
-        publish_segments(self._folder, self._kms, self.key, made, change)
+        publish_segments(self.folder, self._kms, self.key, made, change)
 
     def _listed(self, made: Sequence[Segments]) -> Listed | None:
         """Return the totals of all listed files; None if the index knows versions of a file."""

@@ -8,6 +8,7 @@ from secure_bloom.index import compaction
 from secure_bloom.index.building import BUDGET
 from secure_bloom.index.file_change import FileChange
 from secure_bloom.index.folder import IndexFolder
+from secure_bloom.index.later_errors import LaterErrors
 from secure_bloom.index.patching import patch_index
 from secure_bloom.index.table import Table
 from secure_bloom.index.update import update_indexes
@@ -27,13 +28,16 @@ def purge_columns(table: Table, columns: Iterable[str], kms: CachedKms | None,
     """
     deleted = []
     state = None if changes is None else table.state()
+    errors = LaterErrors()
     for column in columns:
-        folder = IndexFolder(table.filesystem, table.path, column)
-        published = folder.published_segments(kms)
-        if changes is None or state is None \
-                or not patch_index(table, folder, kms, changes, state):
-            update_indexes(table, [column], kms, budget=budget)
-            compaction.compact(table, folder, kms, budget)
-        published |= folder.published_segments(kms)  # what was published here
-        deleted += compaction.vacuum(folder, kms, published=published)
+        with errors.later():
+            folder = IndexFolder(table.filesystem, table.path, column)
+            published = folder.published_segments(kms)
+            if changes is None or state is None \
+                    or not patch_index(table, folder, kms, changes, state):
+                update_indexes(table, [column], kms, budget=budget)
+                compaction.compact(table, folder, kms, budget)
+            published |= folder.published_segments(kms)  # what was published here
+            deleted += compaction.vacuum(folder, kms, published=published)
+    errors.raise_now()
     return deleted

@@ -10,12 +10,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import pyarrow.fs as pa_fs
 
 from secure_bloom.storage.local_listing import LocalFile
 from secure_bloom.storage.versions import FileVersion, wait_for_the_clock, without_subtree
+
+
+class _Listed(Protocol):
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def mtime_ns(self) -> int | None: ...
 
 
 class Stamp(NamedTuple):
@@ -29,7 +37,7 @@ class Stamp(NamedTuple):
     tag: str = ""
 
     @classmethod
-    def of(cls, listed: Any) -> Stamp:
+    def of(cls, listed: _Listed) -> Stamp:
         """Return the stamp of a ``pyarrow.fs.FileInfo``, or another record, which may have a tag.
         """
         time = listed.mtime_ns

@@ -22,6 +22,7 @@ from secure_bloom.index.column_update import ColumnUpdate
 from secure_bloom.index.compaction import Merge, merge_here, merge_tiers
 from secure_bloom.index.file_pages import are_normal
 from secure_bloom.index.folder import IndexFolder
+from secure_bloom.index.later_errors import LaterErrors
 from secure_bloom.index.manifest import Manifest
 from secure_bloom.index.opened_indexes import open_column, with_newest
 from secure_bloom.index.publishing import drop_missing, publish
@@ -140,7 +141,8 @@ def trust_again(table: Table, columns: Iterable[str], kms: CachedKms | None) -> 
         return  # other jobs are at work: the last one does it
     update = TableUpdate(table, columns, kms)
     if not update.wanting:
-        update.finish([])
+        update.publish([], is_whole=True)
+    update.errors.raise_now()
 
 
 class Added(NamedTuple):
@@ -190,18 +192,28 @@ class TableUpdate:
     listing : dict of str to Stamp
     now : int or None
         Time of the filesystem, before the listing.
+    errors : LaterErrors
+        Of indexes that cannot be opened, and are not among ``columns``.
     """
 
     def __init__(self, table: Table, columns: Iterable[str], kms: CachedKms | None):
         self._table, self._kms = table, kms
-        self._folders = [IndexFolder(table.filesystem, table.path, column) for column in columns]
-        self.now = self._folders[0].now_ns()
-        self.columns = []
+        self.errors, self.now = LaterErrors(), None
+        folders = [IndexFolder(table.filesystem, table.path, column) for column in columns]
+        for folder in folders:
+            with self.errors.later():
+                self.now = folder.now_ns()
+                break
+        self.columns: list[ColumnUpdate] = []
         with no_garbage_collection():  # there may be millions of objects, all of which stay
             self._generation, self.listing = table.state()
-            for folder in self._folders:
-                drop_missing(folder, kms)
-                self.columns.append(with_newest(partial(self._opened, folder)))
+            for folder in folders:
+                with self.errors.later():
+                    folder.check_inside()
+                    drop_missing(folder, kms)
+                    self.columns.append(with_newest(partial(self._opened, folder)))
+        if not self.columns:
+            self.errors.raise_now()
 
     def _opened(self, folder: IndexFolder) -> ColumnUpdate:
         index = open_column(folder, self._kms)
@@ -229,13 +241,18 @@ class TableUpdate:
         result = UpdateResult([update.column for update in self.columns], values.count(INDEXED),
                               values.count(RESTAMPED), len(self.listing) - len(self.wanting),
                               uncovered, failed)
-        is_whole = not uncovered and not failed and self._generation == self._table.generation()
+        self.publish(added, is_whole=not uncovered and not failed)
+        for update in self.columns:
+            merge_tiers(self._table, update.folder, self._kms, budget, merge)
+        self.errors.raise_now()
+        return result
+
+    def publish(self, added: Sequence[Added], *, is_whole: bool) -> None:
+        """Publish what was made of all files. ``is_whole``: all that were listed are covered."""
+        is_whole = is_whole and self._generation == self._table.generation()
         for update in self.columns:
             update.finish([part.made[update.column] for part in added],
                           self._generation if is_whole else None)
-        for folder in self._folders:
-            merge_tiers(self._table, folder, self._kms, budget, merge)
-        return result
 
 
 def add_file(table: Table, kms: CachedKms | NoKeys | None, path: str, stamp: Stamp,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import secure_bloom
-from secure_bloom.errors import SecureBloomError, UnsupportedError
+from secure_bloom.errors import FormatError, SecureBloomError, UnsupportedError
 from secure_bloom.index import Index, build
 from secure_bloom.storage import inside, versions
 from tests.index.helpers import ENCRYPTION, KMS, age, write
@@ -71,6 +71,36 @@ def test_what_is_not_an_index_is_left_alone(table):
     shutil.rmtree(table / "_index" / "ssn")
     with pytest.raises(FileNotFoundError, match="has no index"):
         secure_bloom.find(table, "ssn", "v1", KMS, index="require")
+
+
+@pytest.mark.parametrize("name", ["aa", "zz"])
+@pytest.mark.parametrize("kind", ["garbage", "of another column", "link"])
+def test_a_damaged_index_does_not_keep_others_from_being_changed(table, tmp_path, name, kind):
+    """Its error is raised at the end."""
+    planted, error = table / "_index" / name, FormatError
+    if kind == "link":
+        shutil.copytree(table / "_index" / "ssn", tmp_path / "elsewhere")
+        planted.symlink_to(tmp_path / "elsewhere")
+        error = (FormatError, UnsupportedError)
+    else:
+        planted.mkdir()
+        own = next((table / "_index" / "ssn").glob("*.manifest")).read_bytes()
+        (planted / "000000000001.manifest").write_bytes(own[:99] if kind == "garbage" else own)
+    write(table / "b.parquet", ["v3"])
+    age(table)
+    index = Index.open(table, KMS)
+    assert index.columns == sorted(["ssn", name])
+    with pytest.raises(error, match=name):
+        index.update()
+    assert index.lookup("ssn", "v3").row_groups == [{"b.parquet": [0]}]
+    write(table / "b.parquet", ["v4"])
+    for change in (index.purge,) if kind == "garbage" else (
+            index.compact, partial(index.vacuum, 0), index.purge):
+        before = set(os.listdir(table / "_index" / "ssn"))
+        age(table)
+        with pytest.raises(error, match=name):
+            change()
+        assert set(os.listdir(table / "_index" / "ssn")) != before, change
 
 
 @pytest.mark.parametrize("place", ["_index", "_index/ssn"])
