@@ -109,7 +109,9 @@ def write_dataset(data: ArrowData, path: FilePath, *, partition_by: str | Iterab
         encrypted columns are encrypted with the column's key, all others are in plaintext.
     encryption : EncryptionConfiguration, optional
         pyarrow's class of that name is also accepted. Default: the files are not encrypted. If
-        files are appended, columns must be encrypted that are encrypted in the existing ones.
+        files are appended, columns must be encrypted that are encrypted in the first of the
+        existing ones, by path. The others, and the types of columns, are not looked at: a policy
+        requires encryption whatever the folder has.
     keys : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS, optional
         For the encryption. Key-encryption keys are made once for all files, with one call of the
         KMS for each master key. Default: the KMS of the environment, see the page "Keys".
@@ -149,7 +151,7 @@ def write_dataset(data: ArrowData, path: FilePath, *, partition_by: str | Iterab
     ------
     CommitError
         If the folder has files and ``mode`` is "error", or the files could not become visible, or
-        a column that is encrypted in the folder's files would be appended in plaintext.
+        a column that is encrypted in the folder's first file would be appended in plaintext.
     ColumnError
         If a column does not exist, or cannot be used as requested; or if a partition column is
         encrypted. If the index of a column does not have the same encryption, or a column without
