@@ -156,14 +156,14 @@ def inspection_line(result: dict[str, Any]) -> str:
 
 def _protection(column: dict[str, Any]) -> str:
     if column["encryption"] is None:
-        return "plain"
+        return "open"
     return column["encryption"] + (f" {column['key']}" if column["key"] else "")
 
 
 def _filter_cells(column: dict[str, Any]) -> list[str]:
     if not column["filters"]:
         return ["-" if column["filters"] == 0 else f"unknown: {column['hidden']}", "", ""]
-    kind = "encrypted" if column["filters_encrypted"] else "plain"
+    kind = "encrypted" if column["filters_encrypted"] else "plaintext"
     fpp = column["expected_fpp"]
     return [f"{column['filters']} {kind}", f"{column['filter_bytes']:,}",
             "?" if fpp is None else _rate([fpp])]
@@ -231,7 +231,7 @@ def _verified_row(column: str, checks: list[FilterCheck]) -> list[str]:
     promised = [check.promised_fpp for check in checks if check.promised_fpp is not None]
     reasons = [check.not_checked for check in checks if check.not_checked is not None]
     kinds = {check.encrypted for check in checks}
-    kind = " encrypted" if kinds == {True} else " plain" if kinds == {False} else ""
+    kind = " encrypted" if kinds == {True} else " plaintext" if kinds == {False} else ""
     return [shown(column), f"{len(checks)}{kind}", f"{sum(values):,}" if values else "-",
             _rate(measured), _rate(promised),
             f"{len(reasons)}: {reasons[0]}" if reasons else ""]

@@ -69,7 +69,7 @@ def footer_violations(policy: Policy, footer: Footer, columns: Collection[Column
                                 column.path)
     if policy.encrypted_footer and not footer.has_encrypted_footer:
         yield Violation(PLAINTEXT_FOOTER, "the footer is not encrypted: column names, sizes and "
-                        "the statistics of plain columns can be read")
+                        "the statistics of open columns can be read")
     if policy.footer_key is not None and footer.is_encrypted:
         yield from _key_violations(footer, footer.footer_key_metadata, policy.footer_key,
                                    "the footer", "footer_key")

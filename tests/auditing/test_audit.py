@@ -148,7 +148,7 @@ def test_after_seal_guessing_fails(tmp_path, way):
     stranger = audit(path, guesses=NUMBERS, scan=True)
     assert {finding.kind for finding in stranger.findings} <= {"trace"}
     data = path.read_bytes()
-    # What anybody can still find are the filters of the plain column.
+    # What anybody can still find are the filters of the open column.
     column = None if way == "uniform" else "city"
     file = OpenFile(path, KMS)
     plain = {chunk.bloom_filter[0] for chunk in file.footer.column_chunks()

@@ -51,7 +51,7 @@ def changed(folder):
 def test_a_good_file(folder):
     result = run(folder / "good.parquet", "--keyring", folder / "keys.json")
     assert result.exit_code == 0 and result.stderr == ""
-    assert "2 encrypted" in result.stdout and "2 plain" in result.stdout
+    assert "2 encrypted" in result.stdout and "2 plaintext" in result.stdout
     assert "0 errors, 0 warnings" in result.stdout
 
 

@@ -52,7 +52,7 @@ def keyring():
 
 def test_write_makes_a_file_from_the_policy(run, tmp_path):
     out = run("write", "data/a.parquet", "b.parquet", "--policy", "policy.toml")
-    assert "1 encrypted" in out and "1 plain" in out
+    assert "1 encrypted" in out and "1 plaintext" in out
     with ParquetFile("b.parquet", keyring()) as file:
         assert {info.column: info.encrypted for info in file.bloom_filters} \
             == {"ssn": True, "city": False}
