@@ -18,13 +18,14 @@ from secure_bloom.arrow.views import without_views
 from secure_bloom.errors import FormatError, error_location
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.decompression import decompressor
 from secure_bloom.parquet.page_file import page_file
 from secure_bloom.parquet.page_format import PageFormat
 from secure_bloom.parquet.pages import DictionaryPage, Page, read_dictionary_page
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.parquet.thrift import I32, STRUCT, Struct
 from secure_bloom.reading.open_file import OpenFile
-from secure_bloom.sbbf.arrow_types import plain_type, storage_array
+from secure_bloom.sbbf.arrow_types import is_text_or_bytes, plain_type, storage_array
 
 # Field ids of parquet.thrift that this module uses.
 _TYPE, _UNCOMPRESSED_SIZE, _COMPRESSED_SIZE, _DATA_HEADER = 1, 2, 3, 5  # PageHeader
@@ -37,14 +38,17 @@ _FIRST_READ = 64 * 1024  # bytes: of most dictionaries, the whole page
 _ONLY_HEADER = 4 * 1024  # where the footer says that there is no dictionary
 _ALWAYS_ALLOWED = 64 * 1024 * 1024  # uncompressed bytes
 _MAX_RATIO = 1024  # beyond that: values of a dictionary differ
+_FEW = 32  # values
 _WIDTHS = {"INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
 
 
-def dictionary_values(file: OpenFile, chunk: ColumnChunk) -> list[pa.Array] | None:
-    """Return the values in the dictionary page of a column chunk; None if it has none.
+def dictionary_values(file: OpenFile, chunk: ColumnChunk,
+                      wanted: Sequence[bytes] | None = None) -> list[pa.Array] | None:
+    """Return the values in the dictionary page of a column chunk; None if it has no such page.
 
-    Several arrays, each of all values, if Arrow has no single type for them: times as INT96. The
-    caller makes sure that what is read is of one version of the file.
+    Several arrays, each of all values, if Arrow has no single type for them: times as INT96. No
+    array if the caller wants to know only of certain text, or bytes, and the page has none of it.
+    The caller makes sure that what is read is of one version of the file.
 
     Raises
     ------
@@ -58,7 +62,7 @@ def dictionary_values(file: OpenFile, chunk: ColumnChunk) -> list[pa.Array] | No
         if page is None:
             return None
         _check_sizes(page, chunk)
-        if not page.num_values:
+        if not page.num_values or (wanted is not None and _surely_lacks(file, chunk, page, wanted)):
             return []
         content = _as_file(page, chunk, file.footer.elements_to(chunk.column))
         units = ("ns", "us") if chunk.column.type.physical_type == "INT96" else ("ns",)
@@ -70,6 +74,22 @@ def dictionary_values(file: OpenFile, chunk: ColumnChunk) -> list[pa.Array] | No
         if any(len(array) != page.num_values for array in arrays):
             raise FormatError("the dictionary page does not have as many values as it claims")
         return [with_arrow_type(array, arrow_type(file, chunk.column)) for array in arrays]
+
+
+def _surely_lacks(file: OpenFile, chunk: ColumnChunk, page: DictionaryPage,
+                  wanted: Sequence[bytes]) -> bool:
+    """Whether a dictionary of text, or bytes, has none of some values.
+
+    To look for a few of them in the page takes much less time than to decode it.
+    """
+    if len(wanted) > _FEW or chunk.column.type.physical_type != "BYTE_ARRAY" \
+            or not is_text_or_bytes(arrow_type(file, chunk.column)):
+        return False
+    decompress = decompressor(PageFormat.of(chunk).codec)
+    if decompress is None:
+        return False
+    stored = decompress(page.body, page.uncompressed_size)
+    return not any(len(value).to_bytes(4, "little") + value in stored for value in wanted)
 
 
 def arrow_type(file: OpenFile, column: LeafColumn) -> pa.DataType:

@@ -51,6 +51,13 @@ class RemovedValues:
             for values in arrays:
                 self.add(column, values)
 
+    def as_bytes(self, column: str) -> list[bytes] | None:
+        """Return the values of a column if all of them are text or bytes, else None."""
+        known = self._values.get(column, [])
+        if not all(pa.types.is_large_binary(values.type) for values in known):
+            return None
+        return [value for values in known for value in values.to_pylist()]
+
     def among(self, column: str, values: pa.Array) -> pa.Array:
         """Return which of these values erased rows had; all, if their types cannot be compared."""
         found = None
@@ -75,10 +82,11 @@ def erased_in_dictionaries(file: OpenFile, erased: ErasedValues, skip: Collectio
     num_read, leaf = 0, erased.leaf(file)
     if leaf is None or (file.footer.is_surely_ours and not _is_scale(file, leaf)):
         return found, num_read
+    as_bytes = erased.as_bytes
     for number in range(file.num_row_groups):
         if number in skip:
             continue
-        arrays = dictionary_values(file, file.footer.row_groups[number][leaf.ordinal])
+        arrays = dictionary_values(file, file.footer.row_groups[number][leaf.ordinal], as_bytes)
         num_read += arrays is not None
         if any(erased.are_in(values).true_count for values in arrays or ()):
             found.append(number)
@@ -133,7 +141,8 @@ def groups_with_removed(file: OpenFile, removed: RemovedValues, skip: Collection
 
 def _has_unused(file: OpenFile, reader: RowReader, group: int, column: LeafColumn,
                 removed: RemovedValues) -> bool:
-    arrays = dictionary_values(file, file.footer.row_groups[group][column.ordinal])
+    arrays = dictionary_values(file, file.footer.row_groups[group][column.ordinal],
+                               removed.as_bytes(column.path))
     left = [removed.among(column.path, _comparable(values)) for values in arrays or ()]
     if not left or not all(map(len, left)):  # each has the whole dictionary
         return False

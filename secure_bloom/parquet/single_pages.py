@@ -7,11 +7,10 @@ index gives it, and begin with a row.
 
 from __future__ import annotations
 
-import pyarrow as pa
-
 from secure_bloom.errors import FormatError, error_location
 from secure_bloom.parquet.bloom_filter import ReadsAt
 from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.decompression import decompressor
 from secure_bloom.parquet.page_index import DataPages
 from secure_bloom.parquet.pages import Page, read_page
 
@@ -21,8 +20,6 @@ _NUM_VALUES, _ENCODING_V1 = 1, 2  # DataPageHeader; the number of values also in
 _NUM_ROWS, _ENCODING_V2, _REPETITION_BYTES, _IS_COMPRESSED = 3, 4, 6, 7  # DataPageHeaderV2
 _CODEC = 4  # ColumnMetaData
 _PLAIN, _DICTIONARIES = 0, (2, 8)  # Encoding: PLAIN_DICTIONARY, RLE_DICTIONARY
-#: by CompressionCodec: names in Arrow; not LZ4 (5), which is framed in two ways
-_CODECS = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
 _LONGEST_VARINT = 5  # bytes of the header of a run
 _CONTINUED = bytes(range(0x80, 0x100))
 _MOST = 32 << 20  # bytes that a page is decompressed to here; Arrow reads larger ones
@@ -43,9 +40,7 @@ class ChunkPages:
         self._dictionary: Page | None = None
         self._modules = chunk.modules
         codec = chunk.metadata().get_int(_CODEC) or 0
-        self._codec = pa.Codec(_CODECS[codec]) \
-            if codec in _CODECS and pa.Codec.is_available(_CODECS[codec]) else None
-        self._is_plain = codec == 0
+        self._decompress, self._is_plain = decompressor(codec), codec == 0
 
     def dictionary(self, source: ReadsAt) -> Page | None:
         """Return the dictionary page; None without one. Errors as for :func:`.read_page`."""
@@ -85,12 +80,10 @@ class ChunkPages:
             size, body = None if size is None else size - levels, body[levels:]
         if not is_compressed or not body:
             return body
-        if self._codec is None or size is None or not 0 <= size <= _MOST:
+        if self._decompress is None or size is None or not 0 <= size <= _MOST:
             return None
-        try:
-            return self._codec.decompress(body, size, asbytes=True)
-        except (OSError, pa.ArrowInvalid) as error:
-            raise FormatError("a page cannot be decompressed", **self.chunk.place) from error
+        with error_location(**self.chunk.place):
+            return self._decompress(body, size)
 
     def _begins_row(self, page: Page) -> bool:
         """Whether the first repetition level of a page is 0; True if only Arrow can tell."""

@@ -121,6 +121,21 @@ def test_values_that_no_row_has_are_erased_from_dictionaries(lake):
     assert all(PEOPLE[299] not in _stored(path)["ssn"] for path in lake.glob("*.parquet"))
 
 
+@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "brotli", "zstd", "lz4"])
+@pytest.mark.parametrize("convert", [str, str.encode])
+def test_few_values_are_looked_for_in_the_bytes_of_a_dictionary(convert, codec, tmp_path):
+    people = list(map(convert, ["", "a", "ab", "abc", *PEOPLE]))
+    table = pa.table({"x": pa.DictionaryArray.from_arrays(
+        pa.array(range(100), pa.int32()), pa.array(people))})
+    pq.write_table(table, tmp_path / "a.parquet", compression=codec)
+    gone = people[200:202]  # which no row has
+    result = erase(tmp_path / "a.parquet", "x", [*gone, convert("b"), convert("person-01")])
+    assert result.ok and result.dictionaries == 1
+    assert not {*gone} & _stored(tmp_path / "a.parquet")["x"]
+    for value in ("bc", "person-9999"):
+        assert erase(tmp_path / "a.parquet", "x", convert(value)).dictionaries == 0
+
+
 def test_values_that_other_rows_have_stay_in_files_that_are_not_touched(tmp_path):
     for first in (0, 200):
         table = _table(first).append_column("city", pa.array(["x", "y"] * 50).dictionary_encode())
