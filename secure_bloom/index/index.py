@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import pyarrow.fs as pa_fs
 
@@ -21,7 +21,7 @@ from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.identity import check_sample
 from secure_bloom.index.inspection import IndexInfo, inspect_index
 from secure_bloom.index.integrity import SAMPLE, IndexVerification, verify_columns
-from secure_bloom.index.later_errors import LaterErrors
+from secure_bloom.index.later_errors import change_each
 from secure_bloom.index.lookup import Lookup, look_up
 from secure_bloom.index.opened_indexes import open_column, with_newest
 from secure_bloom.index.purging import purge_columns
@@ -46,8 +46,6 @@ from secure_bloom.storage.threads import Turns
 
 #: keys of an index; None: the KMS of the environment
 IndexKeys: TypeAlias = KeyWrapper | NoKeys | str | os.PathLike[str] | None
-
-_Done = TypeVar("_Done")
 
 
 def build(path: FilePath, columns: str | Iterable[str], keys: IndexKeys = None, *,
@@ -253,8 +251,9 @@ class Index(Summarized):
 
         ``columns``, ``budget`` and errors are those of :meth:`update`.
         """
-        return sum(self._each(
-            columns, lambda folder: compaction.compact(self._table, folder, self._kms, budget)))
+        return sum(change_each(
+            self._folders(columns),
+            lambda folder: compaction.compact(self._table, folder, self._kms, budget)))
 
     def verify(self, sample: int | None = SAMPLE, *, integrity: bool = False,
                advance: Advance | None = None) -> IndexVerification:
@@ -309,8 +308,8 @@ class Index(Summarized):
         ValueError
             If ``grace`` is negative or NaN.
         """
-        return list(chain.from_iterable(self._each(
-            columns, lambda folder: compaction.vacuum(folder, self._kms, grace))))
+        return list(chain.from_iterable(change_each(
+            self._folders(columns), lambda folder: compaction.vacuum(folder, self._kms, grace))))
 
     def purge(self, *, budget: int = BUDGET) -> list[str]:
         """Forget what is no longer in the files: update, compact, and delete what that replaced.
@@ -381,16 +380,6 @@ class Index(Summarized):
                                   + choices(column, self.columns, "indexed columns"),
                                   column=column)
         return chosen
-
-    def _each(self, columns: str | Iterable[str] | None,
-              change: Callable[[IndexFolder], _Done]) -> list[_Done]:
-        """Return what a change of each index returns; errors of damaged ones are raised last."""
-        errors, done = LaterErrors(), []
-        for folder in self._folders(columns):
-            with errors.later():
-                done.append(change(folder))
-        errors.raise_now()
-        return done
 
     def _folders(self, columns: str | Iterable[str] | None = None) -> Sequence[IndexFolder]:
         return [IndexFolder(self._table.filesystem, self._table.path, column)

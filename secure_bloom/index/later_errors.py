@@ -5,10 +5,14 @@ Anyone who can write to the table can put one there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from secure_bloom.errors import FileError, UnsupportedError
+from secure_bloom.index.folder import IndexFolder
+
+_Done = TypeVar("_Done")
 
 
 class LaterErrors:
@@ -29,3 +33,14 @@ class LaterErrors:
         """Raise the first error, if there is one."""
         if self._first is not None:
             raise self._first
+
+
+def change_each(folders: Iterable[IndexFolder],
+                change: Callable[[IndexFolder], _Done]) -> list[_Done]:
+    """Return what a change of each index returns; errors of damaged ones are raised last."""
+    errors, done = LaterErrors(), []
+    for folder in folders:
+        with errors.later():
+            done.append(change(folder))
+    errors.raise_now()
+    return done

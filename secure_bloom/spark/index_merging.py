@@ -20,6 +20,7 @@ from secure_bloom.index.column_segments import SentKey
 from secure_bloom.index.compaction import compact, merge_here
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.index import Index
+from secure_bloom.index.later_errors import change_each
 from secure_bloom.index.merging import Keep, MergePlan
 from secure_bloom.index.sealing import ID_SIZE
 from secure_bloom.index.segment import Segment
@@ -89,8 +90,9 @@ def compact_index(spark: SparkSession, path: FilePath, columns: str | Iterable[s
     kms = client_or_none(uri_for_tasks(keys))
     table = Table.at(folder, filesystem)
     chosen = Index.open(folder, kms, filesystem=filesystem).chosen(columns)
-    return sum(compact(table, IndexFolder(filesystem, table.path, column), kms, BUDGET,
-                       SparkMerge(spark, root)) for column in chosen)
+    folders = [IndexFolder(filesystem, table.path, column) for column in chosen]
+    return sum(change_each(folders, lambda one: compact(table, one, kms, BUDGET,
+                                                        SparkMerge(spark, root))))
 
 
 class SparkMerge:
