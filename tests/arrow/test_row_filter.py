@@ -15,61 +15,23 @@ from secure_bloom.arrow import expression_rows, predicate_rows
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.pruning.predicates import OPERATORS, normalize
 from secure_bloom.sbbf import light_arrow
+from tests.pruning.random_rows import Rows
 from tests.pruning.row_domains import domains
-from tests.reference import filter_holds
 from tests.support import encryptions
 from tests.tiers import number_of_examples, sweep_where
 
 #: set the variable to repeat a failure
 SEED = int(os.environ.get("SECURE_BLOOM_SEED", random.randrange(2**32)))
 DOMAINS = domains()
-STRUCTS = ("double", "string", "timestamp[ns]", "dictionary")  # also as fields of structs
+STRUCTS = {name: DOMAINS[name] for name in ("double", "string", "timestamp[ns]", "dictionary")}
 ROWS, GROUP = 240, 30
 
 
-class Rows:
-    """Random rows: as a table, and as dicts for the reference."""
-
-    def __init__(self, draw: random.Random, count: int = ROWS):
-        columns = {"row": list(range(count))}
-        rows = [{"row": number} for number in range(count)]
-        for name, domain in DOMAINS.items():
-            columns[name] = self._column(draw, rows, name, domain)
-        is_null = [draw.random() < 0.1 for _ in rows]
-        fields = {name: self._column(draw, rows, f"st.{name}", DOMAINS[name]) for name in STRUCTS}
-        columns["st"] = pa.StructArray.from_arrays(list(fields.values()), list(fields),
-                                                   mask=pa.array(is_null))
-        for row, no_struct in zip(rows, is_null, strict=True):
-            if no_struct:
-                row.update(dict.fromkeys((f"st.{name}" for name in STRUCTS), None))
-        columns["list"] = pa.array([["a", str(row)] if row % 3 else None for row in range(count)],
-                                   pa.list_(pa.string()))  # is only carried along
-        self.table, self.rows = pa.table(columns), rows
-
-    @staticmethod
-    def _column(draw: random.Random, rows: list[dict], name: str, domain) -> pa.Array:
-        """Neighbours resemble each other, so that statistics and Bloom filters say something."""
-        indices = []
-        for number, row in enumerate(rows):
-            if number % GROUP == 0:
-                few = draw.sample(range(len(domain.values)), draw.randint(1, 2))
-                nulls = draw.choice([0, 0.2, 0.2, 1])
-            indices.append(None if draw.random() < nulls else draw.choice(few))
-            row[name] = None if indices[-1] is None else domain.values[indices[-1]]
-        return domain.stored.dictionary_encode().take(pa.array(indices, pa.int64())) \
-            if pa.types.is_dictionary(domain.stored.type) else _take(domain.stored, indices)
-
-    def found(self, filters) -> list[int]:
-        return [row["row"] for row in self.rows if filter_holds(row, filters)]
+COLUMNS = DOMAINS | {f"st.{name}": domain for name, domain in STRUCTS.items()}
 
 
-def _take(stored: pa.Array, indices: list[int | None]) -> pa.Array:
-    """By slices, for Arrow takes no views."""
-    null = pa.nulls(1, stored.type)
-    return pa.concat_arrays([null if i is None else stored.slice(i, 1) for i in indices])
-
-
-COLUMNS = DOMAINS | {f"st.{name}": DOMAINS[name] for name in STRUCTS}
+def random_rows(draw: random.Random, count: int = ROWS) -> Rows:
+    return Rows(draw, DOMAINS, {"st": STRUCTS}, count, GROUP)
 
 
 def random_filter(draw: random.Random, columns: dict) -> tuple[list, list]:
@@ -98,7 +60,7 @@ def _random_predicate(draw: random.Random, columns: dict) -> tuple:
 def test_random_filters_on_rows(monkeypatch, many):
     monkeypatch.setattr(predicate_rows, "_MANY", many)
     draw = random.Random(SEED)
-    rows = Rows(draw, 40)
+    rows = random_rows(draw, 40)
     [batch] = rows.table.combine_chunks().to_batches()
     for number in range(number_of_examples(1000)):
         filters, reference = random_filter(draw, COLUMNS)
@@ -168,7 +130,7 @@ VARIANTS = [
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_random_filters_on_files(variant):
     draw = random.Random(SEED)
-    rows = Rows(draw)
+    rows = random_rows(draw)
     data, keys = written(rows.table, **variant)
     file = ParquetFile(data, keys)
     whole = file.read()
@@ -192,7 +154,7 @@ def test_random_filters_on_files(variant):
 def test_random_filters_on_folders(tmp_path):
     """One file lacks columns, and both have a column that their path has too."""
     draw = random.Random(SEED)
-    rows = Rows(draw)
+    rows = random_rows(draw)
     missing = list(DOMAINS)[::2]
     halves = {"p=5/q=a": rows.table.slice(0, 120),
               "p=100/q=__HIVE_DEFAULT_PARTITION__": rows.table.slice(120).drop_columns(missing)}

@@ -9,10 +9,11 @@ import pyarrow.compute as pc
 
 from secure_bloom.arrow.views import without_views
 from secure_bloom.pruning.expressions import columns_of
+from tests.pruning.random_rows import Rows
 from tests.pruning.row_domains import domains
 
 DOMAINS = domains()
-STRUCTS = ("double", "string", "timestamp[ns]", "int64")  # also as fields of structs
+STRUCTS = {name: DOMAINS[name] for name in ("double", "string", "timestamp[ns]", "int64")}
 GROUP = 6  # rows
 
 _FAMILIES = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal,
@@ -28,26 +29,7 @@ _OTHER_SETS = [*(pa.nulls(1, t) for t in (
 
 
 def random_table(draw: random.Random, rows: int) -> pa.Table:
-    """Neighbours resemble each other, so that statistics and Bloom filters say something."""
-    columns = {"row": pa.array(range(rows))}
-    columns |= {name: _column(draw, domain.stored, rows) for name, domain in DOMAINS.items()}
-    fields = [_column(draw, DOMAINS[name].stored, rows) for name in STRUCTS]
-    mask = pa.array([draw.random() < 0.1 for _ in range(rows)])
-    columns["st"] = pa.StructArray.from_arrays(fields, list(STRUCTS), mask=mask)
-    columns["list"] = pa.array([[row] for row in range(rows)])
-    return pa.table(columns)
-
-
-def _column(draw: random.Random, stored: pa.Array, rows: int) -> pa.Array:
-    parts = []
-    for start in range(0, rows, GROUP):
-        few, nulls = draw.sample(range(len(stored)), draw.randint(1, 2)), draw.choice([0, 0, .2, 1])
-        parts += [None if draw.random() < nulls else draw.choice(few)
-                  for _ in range(min(GROUP, rows - start))]
-    if pa.types.is_string_view(stored.type) or pa.types.is_binary_view(stored.type):
-        return stored.cast(without_views(stored.type)).take(
-            pa.array(parts, pa.int64())).cast(stored.type)
-    return stored.take(pa.array(parts, pa.int64()))
+    return Rows(draw, DOMAINS, {"st": STRUCTS}, rows, GROUP).table
 
 
 def selected(table: pa.Table, expression: pc.Expression) -> list[int]:

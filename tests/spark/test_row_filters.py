@@ -18,8 +18,8 @@ import secure_bloom.spark
 from secure_bloom.spark.options.row_filters import checked, condition, to_json
 from secure_bloom.spark.schema.values import keeps_value
 from secure_bloom.spark.source import SecureParquet
+from tests.pruning.random_rows import Rows
 from tests.pruning.row_domains import domains
-from tests.reference import filter_holds
 from tests.spark.helpers import read, settings, uses_spark
 
 pytestmark = uses_spark
@@ -31,25 +31,6 @@ TYPES = ("int8", "int16", "int32", "int64", "float", "double", "double", "decima
          "moment us UTC", "date", "flag")
 DOMAINS = {f"c{number}": domains()[name] for number, name in enumerate(TYPES)}
 ROWS, GROUP = 120, 20
-
-
-def rows_and_table(draw: random.Random) -> tuple[list[dict], pa.Table]:
-    """Rows of which neighbours resemble each other; ``s`` is a struct of two of the columns."""
-    rows, columns = [{"row": number} for number in range(ROWS)], {"row": list(range(ROWS))}
-    for name, domain in DOMAINS.items():
-        stored = []
-        for row in rows:
-            if row["row"] % GROUP == 0:
-                few = draw.sample(range(len(domain.values)), min(2, len(domain.values)))
-            chosen = None if draw.random() < 0.2 else draw.choice(few)
-            row[name] = None if chosen is None else domain.values[chosen]
-            stored.append(pa.nulls(1, domain.stored.type) if chosen is None
-                          else domain.stored.slice(chosen, 1))
-        columns[name] = pa.chunked_array(stored).unify_dictionaries().combine_chunks()
-    columns["s"] = pa.StructArray.from_arrays([columns["c5"], columns["c9"]], ["x", "y"])
-    for row in rows:
-        row.update({"s.x": row["c5"], "s.y": row["c9"]})
-    return rows, pa.table(columns)
 
 
 def random_filter(draw: random.Random) -> list[tuple]:
@@ -73,15 +54,16 @@ OTHER_KINDS = {  # values that Spark turns into null, if ANSI mode is off, to co
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """Rows, and a folder of them: one file with statistics, one without."""
-    rows, table = rows_and_table(random.Random(SEED))
+    structs = {"s": {"x": DOMAINS["c5"], "y": DOMAINS["c9"]}}
+    found = Rows(random.Random(SEED), DOMAINS, structs, ROWS, GROUP)
     folder = tmp_path_factory.mktemp("row_filters")
     filtered = dict.fromkeys([name for name in [*DOMAINS, "s.x"] if name != "c16"], True)
     for number in range(2):
-        half = table.slice(number * ROWS // 2, ROWS // 2)
+        half = found.table.slice(number * ROWS // 2, ROWS // 2)
         secure_bloom.write_table(half, folder / f"{number}.parquet", bloom_filters=filtered,
                                  row_group_size=GROUP, write_statistics=number == 0,
                                  use_dictionary=number == 1)
-    return rows, folder
+    return found, folder
 
 
 def test_tasks_read_every_row_that_matches(data):
@@ -95,7 +77,7 @@ def test_tasks_read_every_row_that_matches(data):
             .reader(schema)
         found = {row for task in reader.partitions() for batch in reader.read(task)
                  for row in batch["row"].to_pylist()}
-        right = {row["row"] for row in rows if filter_holds(row, [filters])}
+        right = set(rows.found([filters]))
         assert right <= found, f"seed {SEED}, filter {number}: {filters}"
         skipped += ROWS - len(found)
     assert skipped > 20 * ROWS
@@ -113,7 +95,7 @@ def test_random_filters_of_load(spark, data):
              .agg(F.sort_array(F.collect_list("row")).alias("rows"))
              .select(F.lit(number).alias("n"), "rows") for number, one in enumerate(filters)]
     for number, found in reduce(lambda a, b: a.union(b), parts).collect():
-        right = [row["row"] for row in rows if filter_holds(row, [filters[number]])]
+        right = rows.found([filters[number]])
         assert found == right, f"seed {SEED}, filter {number}: {filters[number]}"
         same = secure_bloom.read_table(folder, columns=["row"], filters=filters[number])
         assert same["row"].to_pylist() == right, f"seed {SEED}, filter {number}"
@@ -141,7 +123,7 @@ def test_views_at_every_depth_are_read(spark, tmp_path):
 @pytest.mark.sweep
 def test_values_of_numpy_and_arrow_can_be_asked_for(spark, data):
     rows, folder = data
-    wanted = [row["row"] for row in rows if row["c0"] == 5]
+    wanted = [row["row"] for row in rows.rows if row["c0"] == 5]
     for value in (np.int8(5), np.int64(5), pa.scalar(5, pa.int16())):
         for filters in ([("c0", "=", value)], [("c0", "in", [value, np.int32(77)])]):
             found = secure_bloom.spark.read(spark, folder, filters=filters).select("row").collect()
