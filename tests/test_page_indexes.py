@@ -113,13 +113,14 @@ def test_both_indexes_are_modules_of_their_column_and_true(tmp_path, mode):
 
 def check_is_bound(file: OpenFile, chunk) -> None:
     """Neither index is accepted as the other, nor in another column."""
-    other = file.footer.row_groups[chunk.row_group][(chunk.column.ordinal + 1) % len(VALUES)]
+    modules = chunk.modules
+    other = modules._replace(column=(chunk.column.ordinal + 1) % len(VALUES))
     for where, own, wrong in (
             (chunk.column_index, ModuleType.COLUMN_INDEX, ModuleType.OFFSET_INDEX),
             (chunk.offset_index, ModuleType.OFFSET_INDEX, ModuleType.COLUMN_INDEX)):
         module = file.read_at(where[1], where[0])
-        assert chunk.cipher.decrypt(module, chunk.aad(own)) == index_bytes(file, chunk, own)
-        for aad in (chunk.aad(wrong), other.aad(own)):
+        assert modules.decrypt(module, own) == index_bytes(file, chunk, own)
+        for aad in (modules.aad(wrong), other.aad(own)):
             with pytest.raises(AuthenticationError):
                 chunk.cipher.decrypt(module, aad)
 

@@ -344,10 +344,10 @@ def planted(mode: Mode, filter_bytes, length=None, offset=None) -> bytes:
 def packed(header: bytes, bitset: bytes = BITSET):
     """Any bytes as a filter, sealed where the column is encrypted."""
     def filter_bytes(chunk):
-        if chunk.cipher is None:
+        if (modules := chunk.modules) is None:
             return header + bitset
-        return (chunk.cipher.encrypt(header, chunk.aad(ModuleType.BLOOM_FILTER_HEADER))
-                + chunk.cipher.encrypt(bitset, chunk.aad(ModuleType.BLOOM_FILTER_BITSET)))
+        return (modules.encrypt(header, ModuleType.BLOOM_FILTER_HEADER)
+                + modules.encrypt(bitset, ModuleType.BLOOM_FILTER_BITSET))
     return filter_bytes
 
 

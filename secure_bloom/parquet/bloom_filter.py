@@ -76,11 +76,15 @@ class BloomFilterInfo(Result):
 
 def encode_filter(filter_: SplitBlockBloomFilter, chunk: ColumnChunk) -> list[bytes | memoryview]:
     """Return the bytes to write for the filter of a column chunk, in two parts."""
-    header = encode_header(filter_.num_bytes)
-    if chunk.cipher is None:
-        return [header, filter_.bitset]
-    return [chunk.cipher.encrypt(header, chunk.aad(ModuleType.BLOOM_FILTER_HEADER)),
-            chunk.cipher.encrypt(filter_.bitset, chunk.aad(ModuleType.BLOOM_FILTER_BITSET))]
+    with error_location(**chunk.place):
+        return _sealed([encode_header(filter_.num_bytes), filter_.bitset], chunk.modules)
+
+
+def _sealed(parts: list[bytes | memoryview], modules: ChunkModules | None) \
+        -> list[bytes | memoryview]:
+    return parts if modules is None else [modules.encrypt(part, module_type)
+                                          for part, (module_type, _)
+                                          in zip(parts, _MODULES, strict=True)]
 
 
 class ReadsAt(Protocol):
@@ -108,14 +112,15 @@ def read_filter(source: ReadsAt, chunk: ColumnChunk, end: int,
         if disjoint is not None:
             disjoint.add(chunk, where[1] or 0)
         data.read_all()
-        num_bytes = _take_header(data, chunk)
+        modules = chunk.modules
+        num_bytes = _take_header(data, modules)
         if disjoint is not None and where[1] is None:
             disjoint.add(chunk, num_bytes)
-        if chunk.cipher is None:
+        if modules is None:
             return SplitBlockBloomFilter.from_bitset(data.take(num_bytes),
                                                      column_type=chunk.column.type)
-        bitset = chunk.cipher.decrypt_buffer(data.take_module(_MAX_LENGTH),
-                                             chunk.aad(ModuleType.BLOOM_FILTER_BITSET))
+        bitset = modules.cipher.decrypt_buffer(data.take_module(_MAX_LENGTH),
+                                               modules.aad(ModuleType.BLOOM_FILTER_BITSET))
         _check_size(num_bytes, bitset.size)
         return SplitBlockBloomFilter._over(bitset, chunk.column.type)
 
@@ -150,15 +155,15 @@ def copied_filter(source: ReadsAt, offset: int, length: int, old: ChunkModules |
         parts[0] = header[:header_size]
         _check_size(num_bytes, len(parts[1]))
     parts[0] = thrift.without_extensions(bytes(parts[0]))
-    return parts if new is None else [new.encrypt(part, module_type) for part, (module_type, _)
-                                      in zip(parts, _MODULES, strict=True)]
+    return _sealed(parts, new)
 
 
 def read_header(source: ReadsAt, chunk: ColumnChunk, end: int) -> int | None:
     """Return the filter's bitset size in bytes; arguments and errors as for :func:`read_filter`."""
     with error_location(**chunk.place):
         where = chunk.bloom_filter
-        return None if where is None else _take_header(_FilterBytes(source, *where, end), chunk)
+        return None if where is None \
+            else _take_header(_FilterBytes(source, *where, end), chunk.modules)
 
 
 def read_plain_header(source: ReadsAt, offset: int) -> tuple[int, int]:
@@ -248,14 +253,14 @@ def detect_filter(source: ReadsAt, offset: int, end: int) -> StoredFilter:
     return StoredFilter(ENCRYPTED, header + bitset)
 
 
-def _take_header(data: _FilterBytes, chunk: ColumnChunk) -> int:
+def _take_header(data: _FilterBytes, modules: ChunkModules | None) -> int:
     """Return the bitset size from the header; ``data`` is then positioned at the bitset."""
-    if chunk.cipher is None:
+    if modules is None:
         header = parse_header(data.peek)
         data.take(header.size)
     else:
-        plaintext = chunk.cipher.decrypt(data.take_module(_MAX_HEADER_MODULE),
-                                         chunk.aad(ModuleType.BLOOM_FILTER_HEADER))
+        plaintext = modules.decrypt(data.take_module(_MAX_HEADER_MODULE),
+                                    ModuleType.BLOOM_FILTER_HEADER)
         header = parse_header(lambda size: plaintext[:size])
     if header.obstacle is not None and header.length is not None:
         data.check_left(header.num_bytes)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from secure_bloom.crypto.aad import ModuleType, module_aad
 from secure_bloom.crypto.modules import Bytes, ModuleCipher
 from secure_bloom.errors import FormatError
 
 
-@dataclass(frozen=True)
-class ChunkModules:
+class ChunkModules(NamedTuple):
     """Encrypts and decrypts the modules of a column chunk.
 
     ``row_group`` and ``column`` are the ordinals of the AAD. Of the two algorithms, only AES_GCM_V1

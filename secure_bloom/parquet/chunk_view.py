@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from secure_bloom.crypto.aad import ModuleType, module_aad
+from secure_bloom.crypto.aad import ModuleType
 from secure_bloom.crypto.modules import OVERHEAD, ModuleCipher
 from secure_bloom.errors import (
     NO_KEY,
@@ -138,14 +138,6 @@ class ChunkView:
             return None
         by_gcm = crypto.algorithm is not None and crypto.algorithm.authenticates_pages
         return ChunkModules(cipher, crypto.file_aad, self._ordinal, self.column.ordinal, by_gcm)
-
-    def aad(self, module_type: ModuleType, page: int | None = None) -> bytes:
-        """Return the AAD of one of this column's modules; data pages have an ordinal."""
-        try:
-            return module_aad(self._file.crypto.file_aad, module_type, self._ordinal,
-                              self.column.ordinal, page)
-        except ValueError as error:
-            raise FormatError(str(error), **self.place) from None
 
     @property
     def bloom_filter(self) -> tuple[int, int | None] | None:
@@ -326,10 +318,10 @@ class ChunkView:
         with error_location(**self.place):
             module = self._struct.get_binary(_ENCRYPTED_META_DATA)
             if module is not None:
-                cipher = self.cipher
-                if cipher is None:
+                modules = self.modules
+                if modules is None:
                     raise FormatError("the column has encrypted metadata but is not encrypted")
-                plaintext = cipher.decrypt(module, self.aad(ModuleType.COLUMN_META_DATA))
+                plaintext = modules.decrypt(module, ModuleType.COLUMN_META_DATA)
                 opened = self._decode(plaintext, _COLUMN_META_LAYOUT)
                 self._check_is_of_column(opened)
                 decoded.meta = opened

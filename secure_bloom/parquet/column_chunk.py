@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from secure_bloom.crypto.aad import ModuleType
-from secure_bloom.errors import FormatError
+from secure_bloom.errors import FormatError, error_location
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.chunk_view import ChunkView
 from secure_bloom.parquet.thrift import Struct
@@ -120,9 +120,10 @@ class ColumnChunk(ChunkView):
         """Encrypt the column's metadata again if it was decrypted from a module."""
         meta = self._decoded.meta
         if meta is not None:
-            cipher = self.cipher
-            assert cipher is not None  # it decrypted the module
-            module = cipher.encrypt(thrift.encode(meta), self.aad(ModuleType.COLUMN_META_DATA))
+            modules = self.modules
+            assert modules is not None  # it decrypted the module
+            with error_location(**self.place):
+                module = modules.encrypt(thrift.encode(meta), ModuleType.COLUMN_META_DATA)
             self.to_change().set_binary(_ENCRYPTED_META_DATA, module)
 
     def finish(self) -> None:

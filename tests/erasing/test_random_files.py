@@ -243,8 +243,8 @@ def check_offset_indexes(file: OpenFile) -> None:
             continue
         start, length = chunk.offset_index
         data = file.read_at(length, start)
-        if chunk.cipher is not None:
-            data = chunk.cipher.decrypt(data, chunk.aad(ModuleType.OFFSET_INDEX))
+        if chunk.modules is not None:
+            data = chunk.modules.decrypt(data, ModuleType.OFFSET_INDEX)
         index, _ = thrift.decode(data, {})
         position, rows = chunk.metadata().get_int(9), -1
         for page in thrift.each(index, 1, {}):

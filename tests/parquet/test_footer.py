@@ -448,7 +448,7 @@ def test_an_encrypted_column_in_a_plain_file():
     metadata.get(4)[0].get(1)[0].set(8, STRUCT, Struct([[1, STRUCT, Struct()]]))
     chunk = Footer(thrift.encode(metadata), b"PAR1", ExplicitKeys(FOOTER_KEY)).row_groups[0][0]
     with pytest.raises(FormatError, match="without an encryption algorithm"):
-        chunk.aad(ModuleType.BLOOM_FILTER_HEADER)
+        _ = chunk.modules
 
 
 def test_a_column_without_metadata():
@@ -485,11 +485,14 @@ def test_the_ordinal_of_a_row_group_counts_in_its_aad():
     groups[0].set_int(7, thrift.I16, 5)
     groups[1].remove(7)
     groups[2].set_int(7, thrift.I16, -1)
+    for group in groups:
+        group.get(1)[2].set(8, STRUCT, Struct([[1, STRUCT, Struct()]]))
     footer = Footer(thrift.encode(metadata), b"PAR1")
-    aads = [footer.row_groups[i][2].aad(ModuleType.BLOOM_FILTER_HEADER) for i in (0, 1)]
+    footer.crypto.use_footer_key(FOOTER_KEY)
+    aads = [footer.row_groups[i][2].modules.aad(ModuleType.BLOOM_FILTER_HEADER) for i in (0, 1)]
     assert aads == [b"unique\x08\x05\0\x02\0", b"unique\x08\x01\0\x02\0"]
     with pytest.raises(FormatError, match="is out of range"):
-        footer.row_groups[2][2].aad(ModuleType.BLOOM_FILTER_HEADER)
+        footer.row_groups[2][2].modules.aad(ModuleType.BLOOM_FILTER_HEADER)
 
 
 def sparse_file(path, length: int, magic: bytes) -> str:

@@ -119,7 +119,7 @@ class Base:
         if found.cipher is None:
             return plaintext
         return (cipher or found.cipher).encrypt(
-            plaintext, found.aad(MODULE_TYPES[part]) if aad is None else aad)
+            plaintext, found.modules.aad(MODULE_TYPES[part]) if aad is None else aad)
 
     def with_filter(self, place: Place, payload: bytes) -> bytes:
         """With other bytes for a filter, its length in the footer being theirs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from secure_bloom.crypto.aad import module_aad
 from vectors.builder.faults import (
     HEADER,
     MODULE_TYPES,
@@ -92,7 +93,8 @@ def _plaintext() -> Iterator[Fault]:
         footer = good.footer()
         cipher, city = footer.crypto.footer_cipher, chunk_of(footer, _CITY)
         return good.with_filter(_CITY, b"".join(
-            cipher.encrypt(plaintext, city.aad(MODULE_TYPES[part]))
+            cipher.encrypt(plaintext, module_aad(footer.file_aad, MODULE_TYPES[part],
+                                                 city.row_group, city.column.ordinal))
             for part, plaintext in (("header", HEADER), ("bitset", good.bitset(_CITY)))))
 
     yield Fault("encrypted-filter-of-plain-column",
