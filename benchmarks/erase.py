@@ -2,10 +2,11 @@
 
 Compared with rewriting the one file that has the person, which pyarrow reads and ``write_table``
 writes without them, and with Spark's own reader and writer, which read and write the whole folder.
-``erase`` also finds the file, searches the dictionaries of all files for the values of the erased
-row, forgets the person in the index, and verifies that they are gone. ``found in the files``: it
-prunes all files twice instead of asking the index. Most files are hard links to a few, which
-changes nothing for any contestant.
+``erase`` also finds the file, reads the footers of all others, forgets the person in the index, and
+verifies that they are gone. ``found in the files``: it prunes all files twice instead of asking the
+index. ``files of others``: files that were in plaintext first, so that nobody knows who has written
+them, and all of their dictionaries are searched. Most files are hard links to a few, which changes
+nothing for any contestant.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from secure_bloom.keys import Keyring
 FILES, ROWS, DISTINCT = 1_000, 20_000, 20
 ONE_FILE, SPARK = "rewriting the one file", "Spark, whole folder"
 WITH, WITHOUT = "erase, found by the index", "erase, found in the files"
+OTHERS = "erase, files of others"
 TARGETS = {ONE_FILE: 1 / 3, SPARK: 100}  #: how many times as fast as this
 
 
@@ -39,14 +41,18 @@ def run(plan: Plan) -> Section:
     ring = keyring(plan.folder / "keyring.json")
     folder = plan.folder / "files"
     rounds = plan.rounds + 1
+    others = plan.folder / "others"
     values = iter(_write(folder, files, rows, 3 * rounds + 2, ring))
+    of_others = iter(_write(others, files, rows, rounds, ring, of_others=True))
     time.sleep(2)  # files that are younger are not indexed yet
-    secure_bloom.index.build(folder, "ssn", ring)
+    for one in (folder, others):
+        secure_bloom.index.build(one, "ssn", ring)
     work = f"one person in {files:,} files x {rows:,} rows"
     comparisons = [compare(work, {
         ONE_FILE: lambda: _rewrite(plan.folder, ring),
         WITH: lambda: _erase(folder, values, ring, "require"),
-        WITHOUT: lambda: _erase(folder, values, ring, "off")}, plan.rounds)]
+        WITHOUT: lambda: _erase(folder, values, ring, "off"),
+        OTHERS: lambda: _erase(others, of_others, ring, "require")}, plan.rounds)]
     spark = session()
     try:
         comparisons.append(compare(work, {
@@ -58,10 +64,14 @@ def run(plan: Plan) -> Section:
                    [one.to_json() for one in comparisons])
 
 
-def _write(folder: Path, files: int, rows: int, own: int, ring: Keyring) -> list[str]:
+def _write(folder: Path, files: int, rows: int, own: int, ring: Keyring, *,
+           of_others: bool = False) -> list[str]:
     """Write the files, of which some are their own; return a number from each of these."""
-    written = folder.with_name("written")
+    written = folder.with_name(f"written-{folder.name}")
     values = write_files(written, own + DISTINCT, rows, ring)
+    if of_others:
+        secure_bloom.decrypt(written, ring, plaintext=True)
+        secure_bloom.encrypt(written, ring, encryption=encryption())
     folder.mkdir()
     for number in range(files):
         source = number if number < own else own + number % DISTINCT
@@ -78,7 +88,7 @@ def _erase(folder: Path, values: Iterator[str], ring: Keyring, index: str) -> No
 
 
 def _rewrite(folder: Path, ring: Keyring) -> None:
-    source = next((folder / "written").iterdir())
+    source = next((folder / "written-files").iterdir())
     rows = secure_bloom.read_table(source, ring)
     kept = rows.filter(pc.not_equal(rows["ssn"], rows["ssn"][len(rows) // 2]))
     secure_bloom.write_table(kept, folder / "rewritten.parquet", bloom_filters=FILTERS,
