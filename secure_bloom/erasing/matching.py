@@ -83,7 +83,8 @@ class ErasedValues:
     @property
     def as_bytes(self) -> list[bytes] | None:
         """The values that a column of text or bytes may have; None if others may equal it."""
-        found = [value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value for value in self._stands_for]
+        found = [value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+                 for value in self._stands_for]
         return found if all(isinstance(value, bytes) for value in found) else None
 
     def leaf(self, file: OpenFile) -> LeafColumn | None:
