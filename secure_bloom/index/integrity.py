@@ -10,7 +10,7 @@ from operator import attrgetter
 import numpy as np
 
 from secure_bloom.display import count
-from secure_bloom.errors import FormatError, SecureBloomError
+from secure_bloom.errors import FileError, FormatError, SecureBloomError
 from secure_bloom.findings import CheckResult, Finding
 from secure_bloom.index.column_index import ColumnIndex
 from secure_bloom.index.column_segments import Portion, column_hashes, leaf_column
@@ -33,6 +33,7 @@ _BATCH_BYTES = 8 * 1024 * 1024  # of pages that are read together
 
 #: the kinds of findings
 KINDS = {
+    "manifest": "cannot be read: this index is not used",
     "segment": "cannot be read, or does not have what its manifest and footer say",
     "omission": "a value of a covered file is missing: lookups miss it",
     "data": "a covered file could not be read, and was not compared",
@@ -87,7 +88,14 @@ class ColumnVerification:
 
     def run(self, sample: int | None, integrity: bool, advance: Advance) -> None:
         """Verify. ``sample`` is the number of files that are compared; None: all."""
-        manifest = self._folder.open_newest(self._kms)
+        try:
+            manifest = self._folder.open_newest(self._kms)
+            if manifest is None and self._folder.versions():
+                raise FormatError("no manifest is complete")
+        except FileError as error:
+            self._report("manifest", f"{error.message}; delete the folder of this index, and build "
+                         "it again", self._folder.path)
+            return
         if manifest is None:
             raise FileNotFoundError(f"there is no index of column {self._folder.column!r}")
         index = self._open_valid(manifest)

@@ -93,6 +93,9 @@ def test_a_damaged_index_does_not_keep_others_from_being_changed(table, tmp_path
     with pytest.raises(error, match=name):
         index.update()
     assert index.lookup("ssn", "v3").row_groups == [{"b.parquet": [0]}]
+    result = index.verify()
+    assert [(one.kind, one.column) for one in result.findings] == [("manifest", name)]
+    assert result.compared == 2
     write(table / "b.parquet", ["v4"])
     for change in (index.purge,) if kind == "garbage" else (
             index.compact, partial(index.vacuum, 0), index.purge):
