@@ -153,8 +153,8 @@ def verify(ctx: click.Context, path: str, sample: int, every: bool, integrity: b
     Everything in the indexes is read and authenticated. Then the values of some covered files are
     read, and looked up.
 
-    Exit code 0: nothing was found; 1: something was found; 3: there is no index, or its manifest is
-    damaged; 4: a key is missing; 5: a manifest does not authenticate; 2: other errors.
+    Exit code 0: nothing was found; 1: something was found; 3: there is no index; 4: a key is
+    missing; 2: other errors.
     """
     from secure_bloom.cli.index_report import render_verification
     from secure_bloom.index import Index
