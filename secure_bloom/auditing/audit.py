@@ -23,13 +23,13 @@ from secure_bloom.auditing.result import (
     AuditResult,
     ColumnAudit,
     FileAudit,
+    kind_of,
     new_finding,
 )
 from secure_bloom.auditing.tables import TablesBelow
 from secure_bloom.display import shown_path
 from secure_bloom.errors import (
     KMS_FAULTS,
-    AuthenticationError,
     FileError,
     KeyRetrievalError,
     PolicyError,
@@ -196,10 +196,10 @@ class _Auditing:
         except (*KMS_FAULTS, PolicyError):
             raise
         except FileError as error:
-            kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
             return FileAudit(path, UNREADABLE, rows=None,
                              not_checked=["the whole file: it cannot be read"]), \
-                [new_finding(kind, error.message, "replace the file with a good copy", path)]
+                [new_finding(kind_of(error), error.message, "replace the file with a good copy",
+                             path)]
         except (SecureBloomError, OSError) as error:
             return FileAudit(path, UNREADABLE, rows=None, not_checked=[f"everything: {error}"],
                              missing_keys=isinstance(error, KeyRetrievalError)), []

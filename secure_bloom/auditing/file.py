@@ -21,6 +21,7 @@ from secure_bloom.auditing.result import (
     UNKNOWN,
     ColumnAudit,
     FileAudit,
+    kind_of,
     new_finding,
 )
 from secure_bloom.crypto.modules import module_length
@@ -28,7 +29,6 @@ from secure_bloom.display import shown
 from secure_bloom.errors import (
     KMS_FAULTS,
     NO_KEY,
-    AuthenticationError,
     FileError,
     FormatError,
     KeyRetrievalError,
@@ -230,8 +230,7 @@ class _ColumnAudit:
                 self._hidden = error
                 continue
             except (FileError, UnsupportedError) as error:
-                kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
-                self._find(kind, f"the column's metadata cannot be read: {error.message}",
+                self._find(kind_of(error), f"the column's metadata cannot be read: {error.message}",
                            "replace the file with a good copy", [chunk])
                 continue
             if stored is not None:
@@ -268,8 +267,8 @@ class _ColumnAudit:
             self._find("refused", f"readers ignore the filter: {error.message}", _ATTACH, [chunk])
             return
         except FileError as error:
-            kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
-            self._find(kind, f"the filter cannot be read: {error.message}", _ATTACH, [chunk])
+            self._find(kind_of(error), f"the filter cannot be read: {error.message}", _ATTACH,
+                       [chunk])
             return
         if filter_ is not None:
             self._measure(filter_)

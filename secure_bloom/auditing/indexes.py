@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from secure_bloom.auditing.result import FileAudit, new_finding
+from secure_bloom.auditing.result import FileAudit, kind_of, new_finding
 from secure_bloom.display import count
-from secure_bloom.errors import AuthenticationError, FileError
+from secure_bloom.errors import FileError
 from secure_bloom.findings import Finding
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.inspection import IndexInfo, inspect_index
@@ -45,9 +45,8 @@ def _audited(folder: IndexFolder, files: Sequence[FileAudit], kms: CachedKms | N
                                    "can test which values exist, and in which files", _ENCRYPT,
                           folder.path, folder.column, evidence=_evidence(info))
     if isinstance(info.error, FileError):
-        kind = "authentication" if isinstance(info.error, AuthenticationError) else "damaged"
-        yield new_finding(kind, f"the index cannot be read: {info.error.message}", _BUILD,
-                          folder.path, folder.column)
+        yield new_finding(kind_of(info.error), f"the index cannot be read: {info.error.message}",
+                          _BUILD, folder.path, folder.column)
     elif info.error is not None:
         yield new_finding("stale-index", f"the index cannot be used: {info.error.message}", _BUILD,
                           folder.path, folder.column)

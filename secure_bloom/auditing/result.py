@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from secure_bloom.display import Result, count, shown
+from secure_bloom.errors import AuthenticationError, SecureBloomError
 from secure_bloom.findings import CheckResult, Finding, Severity
 
 #: the kinds of findings, with their severity (error, warning or note) and meaning
@@ -39,6 +40,11 @@ PROTECTED, LEAKING, OPEN, NONE, UNKNOWN = "protected", "leaking", "open", "none"
 #: how a file is encrypted
 NO_ENCRYPTION, SIGNED_FOOTER, ENCRYPTED_FOOTER = "none", "signed footer", "encrypted footer"
 UNREADABLE, NOT_PARQUET = "unknown", "not Parquet"
+
+
+def kind_of(error: SecureBloomError) -> str:
+    """Return the kind of finding about something that cannot be read."""
+    return "authentication" if isinstance(error, AuthenticationError) else "damaged"
 
 
 def new_finding(kind: str, message: str, remedy: str, file: str, column: str | None = None,

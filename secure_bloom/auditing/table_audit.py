@@ -18,12 +18,12 @@ from secure_bloom.auditing.result import (
     UNREADABLE,
     ColumnAudit,
     FileAudit,
+    kind_of,
     new_finding,
 )
 from secure_bloom.display import count, shown
 from secure_bloom.errors import (
     KMS_FAULTS,
-    AuthenticationError,
     FileError,
     KeyRetrievalError,
     SecureBloomError,
@@ -213,9 +213,9 @@ class TableAudit:
             if path.endswith(".tmp"):  # it is being written, or was never finished
                 self._not_read(path, f"everything: {error}")
                 return None
-            kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
-            self.found.append(new_finding(kind, f"this file of the table's log cannot be read: "
-                                          f"{error.message}", "restore it", path))
+            self.found.append(new_finding(
+                kind_of(error), f"this file of the table's log cannot be read: {error.message}",
+                "restore it", path))
         except (SecureBloomError, OSError) as error:
             self._not_read(path, f"everything: {error}", isinstance(error, KeyRetrievalError))
         return None

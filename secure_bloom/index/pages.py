@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 
 from secure_bloom.errors import FormatError
-from secure_bloom.kernels.vectorized import encode_page
 
 SPARE = 8  #: bytes behind pages that are searched, which say nothing
 _BAD_SIZE = "a page of the index has an invalid size"
@@ -37,11 +36,6 @@ class PageLayout(NamedTuple):
 
     bucket_bits: int
     width: int
-
-
-def encode(buckets: np.ndarray, entries: np.ndarray, layout: PageLayout) -> bytes:
-    """Return a page of n entries; buckets (ascending) and entries are uint64."""
-    return encode_page(buckets, entries, layout.width, layout.bucket_bits)
 
 
 class Page:

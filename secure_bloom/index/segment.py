@@ -35,9 +35,10 @@ from secure_bloom.errors import AuthenticationError, FormatError, UnsupportedErr
 from secure_bloom.index.file_pages import MAX_FILE_PAGE
 from secure_bloom.index.file_table import FileDirectory, FileTable, Location
 from secure_bloom.index.geometry import MAX_GROUP_BITS, Geometry, pack
-from secure_bloom.index.pages import SPARE, Page, Pages, encode
+from secure_bloom.index.pages import SPARE, Page, Pages
 from secure_bloom.index.sealing import MAGIC, SBX2, ModuleType, Sealer
 from secure_bloom.index.segment_info import SegmentInfo
+from secure_bloom.kernels.vectorized import encode_page
 from secure_bloom.keys.cache import LIFETIME
 from secure_bloom.sbbf.column_type import PHYSICAL_TYPES, ColumnType
 from secure_bloom.storage.cache import Cache
@@ -266,8 +267,10 @@ class Segment:
         top, places = self.geometry.join(page, buckets, entries)
         groups, _ = self.geometry.groups_and_ranges(places)
         stays = ~np.isin(pack(top << np.uint64(MAX_GROUP_BITS), groups), pairs)
-        module = self._sealer.seal(encode(buckets[stays], entries[stays], self.geometry.layout),
-                                   ModuleType.PAGE, page)
+        layout = self.geometry.layout
+        module = self._sealer.seal(
+            encode_page(buckets[stays], entries[stays], layout.width, layout.bucket_bits),
+            ModuleType.PAGE, page)
         return module, int(np.count_nonzero(~stays))
 
     def page_sizes(self) -> np.ndarray:

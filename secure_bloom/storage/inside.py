@@ -21,7 +21,7 @@ from functools import lru_cache
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError, UnsupportedError
-from secure_bloom.storage.local_files import LEFT_AS_IT_IS
+from secure_bloom.storage.local_files import LEFT_AS_IT_IS, is_in
 from secure_bloom.storage.table_names import relative_path, table_of
 from secure_bloom.storage.versions import DESCRIPTORS, local_path, without_subtree
 
@@ -66,8 +66,7 @@ def check_opened(filesystem: pa_fs.FileSystem, table: str, path: str, descriptor
     folder, name = os.path.split(found[1])
     try:
         with _descended(found[0], folder) as opened:
-            is_same = os.path.samestat(os.stat(name, dir_fd=opened, follow_symlinks=False),
-                                       os.fstat(descriptor))
+            is_same = is_in(opened, name, descriptor)
     except OSError:
         is_same = False
     if not is_same:

@@ -70,7 +70,7 @@ class Replacement:
             os.replace(self.file.name, self._path)
             return
         source, target = map(os.path.basename, (self.file.name, self._path))
-        if not _is_in(folder, target, self._replaced):
+        if not is_in(folder, target, self._replaced):
             raise ChangedMeanwhileError(LEFT_AS_IT_IS, file=self._path)
         os.replace(source, target, src_dir_fd=folder, dst_dir_fd=folder)
 
@@ -197,7 +197,7 @@ def _open_new(name: str, mode: int) -> BinaryIO:
         raise FileNotFoundError(f"there is no folder {folder}; create it first") from None
 
 
-def _is_in(folder: int, name: str, file: int) -> bool:
+def is_in(folder: int, name: str, file: int) -> bool:
     """Whether an open file has a name in an open folder; not if that is a link to it."""
     try:
         return os.path.samestat(os.stat(name, dir_fd=folder, follow_symlinks=False), os.fstat(file))

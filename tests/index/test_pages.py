@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secure_bloom.errors import FormatError
-from secure_bloom.index.pages import SPARE, Page, PageLayout, Pages, encode
+from secure_bloom.index.pages import SPARE, Page, PageLayout, Pages
+from secure_bloom.kernels.vectorized import encode_page
 from tests.support import examples
 
 
@@ -26,7 +27,7 @@ def encoded(layout, group_bits, triples) -> bytes:
     buckets = np.array([bucket for bucket, _, _ in triples], np.uint64)
     entries = np.array([remainder << group_bits | group for _, remainder, group in triples],
                        np.uint64)
-    return encode(buckets, entries, layout)
+    return encode_page(buckets, entries, layout.width, layout.bucket_bits)
 
 
 def searched(contents: list[bytes], layout) -> Pages:

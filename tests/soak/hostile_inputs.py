@@ -24,8 +24,9 @@ from secure_bloom.index.file_entry import FileEntry
 from secure_bloom.index.file_table import FileDirectory, FileTable
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Body, StoredManifest
-from secure_bloom.index.pages import SPARE, Page, PageLayout, Pages, encode
+from secure_bloom.index.pages import SPARE, Page, PageLayout, Pages
 from secure_bloom.index.stamps import Stamp
+from secure_bloom.kernels.vectorized import encode_page
 from secure_bloom.keys import InMemoryKms, Keyring
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.external import read_material
@@ -130,7 +131,8 @@ def _null_rows() -> bytes:
 def _page() -> tuple[bytes, Callable[[bytes], Any]]:
     layout = PageLayout(4, 5)
     buckets = np.sort(np.arange(40, dtype=np.uint64) % 16)
-    content = encode(buckets, np.arange(40, dtype=np.uint64), layout)
+    content = encode_page(buckets, np.arange(40, dtype=np.uint64), layout.width,
+                          layout.bucket_bits)
 
     def read(hostile: bytes) -> None:
         page = Page(pa.py_buffer(hostile), layout)
