@@ -189,7 +189,16 @@ class _Sql(Engine):
         raise NotImplementedError
 
     def literal(self, rnd, column: str, value) -> str:
-        raise NotImplementedError
+        match value:
+            case bool():
+                return str(value)
+            case int():
+                return rnd.choice([str(value), str(value), f"{value}.0"])
+            case str():
+                return "'" + value.replace("'", "''") + "'"
+            case dt.date():
+                return rnd.choice([f"DATE '{value}'", f"TIMESTAMP '{value} 00:00:00'"])
+        raise TypeError(value)
 
 
 class DuckDB(_Sql):
@@ -214,29 +223,21 @@ class DuckDB(_Sql):
 
     def literal(self, rnd, column: str, value) -> str:
         match value:
-            case bool():
-                return str(value)
-            case int():
-                return rnd.choice([str(value), str(value), f"{value}.0"])
             case float():
                 return f"'{value}'::{rnd.choice(['DOUBLE', 'DOUBLE', 'FLOAT'])}"
-            case str():
-                return "'" + value.replace("'", "''") + "'"
             case bytes():
                 return "'" + "".join(f"\\x{byte:02x}" for byte in value) + "'::BLOB"
             case dt.datetime() if column == "tz":
                 return f"TIMESTAMPTZ '{value}+00'"
             case dt.datetime():
                 return rnd.choice([f"TIMESTAMP '{value}'", f"'{value}'", f"DATE '{value.date()}'"])
-            case dt.date():
-                return rnd.choice([f"DATE '{value}'", f"TIMESTAMP '{value} 00:00:00'"])
             case dt.time():
                 return f"TIME '{value}'"
             case dt.timedelta():
                 return f"INTERVAL {value.microseconds} MICROSECONDS"
             case Decimal():
                 return rnd.choice([str(value), f"{value}::DECIMAL(12,4)"])
-        raise TypeError(value)
+        return super().literal(rnd, column, value)
 
 
 class DataFusion(_Sql):
@@ -261,23 +262,15 @@ class DataFusion(_Sql):
 
     def literal(self, rnd, column: str, value) -> str:
         match value:
-            case bool():
-                return str(value)
-            case int():
-                return rnd.choice([str(value), str(value), f"{value}.0"])
             case float():
                 text = "NaN" if math.isnan(value) else str(value)
                 return f"CAST('{text}' AS {rnd.choice(['DOUBLE', 'DOUBLE', 'FLOAT'])})"
-            case str():
-                return "'" + value.replace("'", "''") + "'"
             case bytes():
                 return f"X'{value.hex()}'"
             case dt.datetime() if column == "tz":
                 return f"arrow_cast('{value}Z', 'Timestamp(Microsecond, Some(\"UTC\"))')"
             case dt.datetime():
                 return rnd.choice([f"TIMESTAMP '{value}'", f"DATE '{value.date()}'"])
-            case dt.date():
-                return rnd.choice([f"DATE '{value}'", f"TIMESTAMP '{value} 00:00:00'"])
             case dt.time():
                 return f"CAST('{value}' AS TIME)"
             case dt.timedelta():
@@ -285,7 +278,7 @@ class DataFusion(_Sql):
             case Decimal():
                 return rnd.choice([f"CAST('{value}' AS DECIMAL(10,2))",
                                    f"CAST('{value}' AS DECIMAL(12,4))"])
-        raise TypeError(value)
+        return super().literal(rnd, column, value)
 
 
 # --- Polars --------------------------------------------------------------------------------------

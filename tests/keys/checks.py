@@ -4,6 +4,7 @@ import base64
 import gzip
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import time
@@ -68,6 +69,7 @@ def through_a_fork(call):
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
+        signal.alarm(60)  # a lock of a thread that it does not have would hold it forever
         try:
             os.write(writer, str(call()).encode())
         except BaseException as error:

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from os import PathLike, fsencode
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pyarrow
 
 from tests.peers.keys import Keys
 from tests.peers.process import (
-    LineProcess,
+    Peer,
     PeerError,
     PeerUnavailable,
     cached_build,
@@ -23,7 +23,7 @@ SOURCE = Path(__file__).parent / "arrow_bloom.cc"
 OPTIONS = ["-std=c++20", "-O1", "-DNDEBUG"]
 
 
-class ArrowCpp:
+class ArrowCpp(Peer):
     """A running Arrow C++ program; a context manager.
 
     Values are as for `ParquetJava`. Keys come as `Keys`, or as its fields by name.
@@ -36,17 +36,7 @@ class ArrowCpp:
             salt(found),
             lambda to: compile_program(found, [SOURCE], to / "arrow_bloom"),
         )
-        self._process = LineProcess([str(folder / "arrow_bloom")])
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the program."""
-        self._process.close()
+        super().__init__([str(folder / "arrow_bloom")])
 
     def filters(
         self,

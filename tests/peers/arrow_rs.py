@@ -9,11 +9,10 @@ from collections.abc import Iterable
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Self
 
 from tests.peers.keys import Keys
 from tests.peers.process import (
-    LineProcess,
+    Peer,
     PeerError,
     PeerUnavailable,
     cached_build,
@@ -28,17 +27,11 @@ _NAME = "arrow_rs_adapter"
 OLDEST_CARGO = (1, 88)  #: which the crate parquet states
 
 
-class ArrowRs:
+class ArrowRs(Peer):
     """A running arrow-rs; a context manager."""
 
     def __init__(self) -> None:
-        self._process = LineProcess(command())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._process.close()
+        super().__init__(command())
 
     def ask(self, operation: str, **fields: object) -> str:
         """Return the reply to an operation of the vectors' protocol, such as ``files read``."""

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from tests.peers import maven
 from tests.peers.keys import Keys, KeyTools
 from tests.peers.process import (
-    LineProcess,
+    Peer,
     PeerError,
     PeerUnavailable,
     cached_build,
@@ -50,7 +50,7 @@ class Bloom:
     fpp: float | None = None
 
 
-class ParquetJava:
+class ParquetJava(Peer):
     """A running parquet-java; a context manager.
 
     Values: str and bytes for binary types (INT96: 12 bytes); bool, int and float for the others,
@@ -61,17 +61,7 @@ class ParquetJava:
 
     def __init__(self, seeded: bool = False, newest: bool = False) -> None:
         name, options = ("SeededPeer", SAME_ORDER) if seeded else ("ParquetJavaPeer", [])
-        self._process = LineProcess(java_command(name, SOURCES, options, newest))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the program."""
-        self._process.close()
+        super().__init__(java_command(name, SOURCES, options, newest))
 
     def write(
         self,

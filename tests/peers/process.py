@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Self
 
 
 class PeerUnavailable(Exception):
@@ -100,3 +101,20 @@ class LineProcess:
     def _tail(self) -> str:
         self._log.seek(0)
         return self._log.read()[-4000:]
+
+
+class Peer:
+    """A running program; a context manager."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._process = LineProcess(command)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the program."""
+        self._process.close()
