@@ -36,8 +36,10 @@ def questions(op: str, asked: list[tuple]) -> list[tuple]:
         return [(None, None)]
     if op not in ("in", "not in"):
         return [*asked, (None, None)]
-    return [([], []), *(([value, None], [same, None]) for value, same in asked[:3]),
-            *(([value], [same]) for value, same in asked)]
+    several = [pair for pair in asked if pair[1] is not None]
+    lists = [[], asked, several, several[::2], several[::3], *([pair] for pair in asked),
+             *([pair, (None, None)] for pair in asked[:3])]
+    return [([value for value, _ in one], [same for _, same in one]) for one in lists]
 
 
 @for_each("name", DOMAINS)
@@ -47,14 +49,19 @@ def test_every_comparison_finds_the_rows_of_the_reference_and_skips_none_of_them
         stored, values = pa.concat_arrays([stored, pa.nulls(1, stored.type)]), [*values, None]
     table, sink = pa.table({"c": stored}), io.BytesIO()
     write_table(table, sink, bloom_filters=dict.fromkeys(filterable(table), True), row_group_size=2)
-    file, [batch] = ParquetFile(sink.getvalue()), table.to_batches()
+    file, [batch], alone = ParquetFile(sink.getvalue()), table.to_batches(), {}
     for op in OPERATORS:
         for value, same in questions(op, asked):
             right = [holds(one, op, same) for one in values]
             rows = RowFilter(normalize([("c", op, value)]), table.schema).holds(batch)
             assert rows.to_pylist() == right, (op, value)
             groups = {row // 2 for row, is_found in enumerate(right) if is_found}
-            assert groups <= set(file.prune([("c", op, value)])), (op, value)
+            kept = set(file.prune([("c", op, value)]))
+            assert groups <= kept, (op, value)
+            if op == "==":
+                alone[id(value)] = kept
+            elif op == "in":
+                assert kept == set().union(*(alone[id(one)] for one in value)), value
 
 
 # --- mistakes ------------------------------------------------------------------------------------
