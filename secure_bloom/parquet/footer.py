@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache, partial
+from functools import partial
 
 from secure_bloom.crypto.aad import ModuleType, module_aad
 from secure_bloom.crypto.aes_gcm import NONCE_SIZE, TAG_SIZE
@@ -26,15 +26,10 @@ from secure_bloom.parquet.chunk_states import COLUMN_ORDERS, Shared
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.created_by import ENCRYPTED_BY, claims_to_be_ours
 from secure_bloom.parquet.file_crypto import ALGORITHM_LAYOUT, EncryptionAlgorithm, FileCrypto
+from secure_bloom.parquet.known_schema import schema_file, schema_of
 from secure_bloom.parquet.redaction import redact
 from secure_bloom.parquet.row_group import ROW_GROUP_LAYOUT, RowGroup
-from secure_bloom.parquet.schema import (
-    SCHEMA_ELEMENT_LAYOUT,
-    LeafColumn,
-    find_column,
-    leaf_columns,
-    paths_of_elements,
-)
+from secure_bloom.parquet.schema import LeafColumn, find_column
 from secure_bloom.parquet.tail import MAGIC, MAGIC_ENCRYPTED
 from secure_bloom.parquet.thrift import Struct
 
@@ -88,7 +83,7 @@ class Footer(Summarized):
         else:
             raise FormatError("the file does not end with PAR1 or PARE: it is not a Parquet file, "
                               "or it is truncated")
-        self._schema = self._known_schema()
+        self._schema = schema_of(self._file_meta)
         self.columns = list(self._schema.columns)
         self.row_groups: Sequence[RowGroup] = thrift.structs(self._file_meta, _ROW_GROUPS)
         self._shared = Shared(self.columns, self.crypto, self.kernels,
@@ -273,9 +268,7 @@ class Footer(Summarized):
 
     def schema_file(self) -> bytes:
         """Return a plaintext Parquet file with this schema and no rows; equal for equal schemas."""
-        fields = tuple(tuple(field) for field in self._file_meta.fields if field[0] in _OF_SCHEMA)
-        is_small = sum(len(value) for *_, value in fields) <= thrift.MAX_REMEMBERED
-        return (_schema_file if is_small else _schema_file.__wrapped__)(fields)
+        return schema_file(self._file_meta)
 
     def all_key_metadata(self) -> set[bytes | None]:
         """Return the key metadata of the footer key and of all columns; None for those without."""
@@ -342,52 +335,6 @@ class Footer(Summarized):
 
     def _footer_aad(self) -> bytes:
         return module_aad(self.file_aad, ModuleType.FOOTER)
-
-    def _known_schema(self) -> _Schema:
-        for field_id, type_, value in self._file_meta.fields:
-            if field_id == _SCHEMA and type_ == thrift.LIST:
-                known = _schema_columns if len(value) <= thrift.MAX_REMEMBERED \
-                    else _schema_columns.__wrapped__  # the paths may be far longer
-                return known(value)
-        return _Schema(leaf_columns([]))
-
-
-class _Schema:
-    """The leaf columns of a schema, and those by path that were looked for."""
-
-    def __init__(self, columns: list[LeafColumn], raw: bytes = b""):
-        self.columns, self._raw = columns, raw
-        self.found: dict[str, LeafColumn] = {}
-
-    @cached_property
-    def paths_of_elements(self) -> list[tuple[bytes, ...]]:
-        """The SchemaElements to each leaf column."""
-        return paths_of_elements(thrift.each(Struct([[_SCHEMA, thrift.LIST, self._raw]]),
-                                             _SCHEMA, {}))
-
-    @cached_property
-    def by_path(self) -> dict[str, LeafColumn]:
-        """The leaf columns by dotted path."""
-        return {column.path: column for column in self.columns}
-
-
-@lru_cache(maxsize=8)
-def _schema_columns(raw: bytes) -> _Schema:
-    """Return a schema's leaf columns from SchemaElements; cached, since most files share theirs."""
-    schema = Struct([[_SCHEMA, thrift.LIST, raw]])
-    with thrift.no_garbage_collection():
-        elements = thrift.each(schema, _SCHEMA, SCHEMA_ELEMENT_LAYOUT)
-        return _Schema(leaf_columns(elements, len(raw)), raw)
-
-
-@lru_cache(maxsize=8)
-def _schema_file(fields: tuple[tuple[int, int, bytes], ...]) -> bytes:
-    """Return the file that :meth:`Footer.schema_file` does; cached, as :func:`_schema_columns`."""
-    meta = Struct([list(field) for field in fields])
-    meta.set_int(_NUM_ROWS, thrift.I64, 0)
-    meta.set(_ROW_GROUPS, thrift.LIST, [])
-    content = thrift.encode(meta)
-    return MAGIC + content + len(content).to_bytes(4, "little") + MAGIC
 
 
 def encrypted_footer_key_metadata(content: bytes) -> bytes | None:

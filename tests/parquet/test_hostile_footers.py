@@ -17,7 +17,8 @@ from secure_bloom import ExplicitKeys, ParquetFile, attach, audit, strip, verify
 from secure_bloom.cli.report import inspect_file, render_inspection
 from secure_bloom.errors import FormatError, SecureBloomError
 from secure_bloom.parquet.chunk_states import _defined_orders
-from secure_bloom.parquet.footer import _RECURRING, Footer, _schema_columns
+from secure_bloom.parquet.footer import _RECURRING, Footer
+from secure_bloom.parquet.known_schema import _schema_columns
 from secure_bloom.reading.open_file import OpenFile
 from tests.counting import CountingHandler
 from tests.parquet.hostile_footers import (
