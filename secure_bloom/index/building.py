@@ -37,7 +37,7 @@ class SegmentBuilder:
     column_type : ColumnType
         Of the column in all files of the segment.
     budget : int
-        Bytes of memory for pairs that are collected; to sort them, the process needs as much again.
+        Bytes of memory for pairs that are collected. Many are sorted in place.
     """
 
     def __init__(self, key: IndexKey, column_type: ColumnType, budget: int = BUDGET):

@@ -184,7 +184,7 @@ def unpack(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def sorted_pairs(parts: list[np.ndarray], first_bit: int = 0, *, are_sorted: bool = True,
-                 range_bits: int = 0, spare: np.ndarray | None = None) -> np.ndarray:
+                 range_bits: int = 0) -> np.ndarray:
     """Return pairs in order, each fingerprint once for a row group.
 
     Parameters
@@ -196,13 +196,10 @@ def sorted_pairs(parts: list[np.ndarray], first_bit: int = 0, *, are_sorted: boo
     range_bits : int
         Bits of a range in the pairs. Pairs that differ in it alone become one, with the smallest
         range around all of them.
-    spare : uint64 array, optional
-        Memory that may be overwritten; fresh memory takes more time.
     """
     pairs = np.concatenate(parts) if parts else np.empty(0, np.uint64)
     kernels = kernels_for(pairs.size)
-    kernels.sort(pairs, first_bit, runs=len(parts) if are_sorted else 1,
-                 spare=None if spare is None or spare.size < pairs.size else spare[:pairs.size])
+    kernels.sort(pairs, first_bit, runs=len(parts) if are_sorted else 1)
     return pairs[:kernels.unite(pairs, range_bits)]
 
 

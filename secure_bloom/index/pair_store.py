@@ -35,7 +35,7 @@ class PairStore:
     Parameters
     ----------
     budget : int
-        Bytes of memory for pairs that are collected; to sort them, the process needs as much again.
+        Bytes of memory for pairs that are collected. Many are sorted in place.
     """
 
     def __init__(self, budget: int):
@@ -45,7 +45,7 @@ class PairStore:
         self._parts: list[DividedPairs] = []
         self._num_in_memory = self._num_spilled = 0
         self._runs: list[_Run] = []
-        self._sorted = SortedPairs([], 0)
+        self._sorted: SortedPairs | None = None
         self._spill: BinaryIO | None = None
         self._lost: BaseException | None = None
         self._lock = Lock()
@@ -87,7 +87,7 @@ class PairStore:
             if run.size > self._limit // 2:
                 self._spill_run(run)
             else:  # many pairs are repeated
-                self._waiting, self._num_waiting = run.arrays, run.size
+                self._waiting, self._num_waiting = [one.copy() for one in run.arrays()], run.size
 
     def _divide(self) -> None:
         if self._waiting:
@@ -124,6 +124,7 @@ class PairStore:
 
     def slices(self, slice_bits: int) -> Iterator[np.ndarray]:
         """Yield the pairs in order, each once, in ``2**slice_bits`` arrays by their first bits."""
+        assert self._sorted is not None
         step = 1 << _MAX_SLICE_BITS - slice_bits
         for number, part in enumerate(self._sorted.slices(slice_bits)):
             yield part if not self._runs else sorted_pairs(
@@ -133,7 +134,7 @@ class PairStore:
     def close(self) -> None:
         """Discard what was collected."""
         self._waiting, self._parts, self._runs = [], [], []
-        self._sorted = SortedPairs([], 0)
+        self._sorted = None
         if self._spill is not None:
             self._spill.close()
 
@@ -162,7 +163,7 @@ class PairStore:
             self._spill = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
         self._num_in_memory = 0
         offset = self._spill.seek(0, os.SEEK_END)
-        for array in run.arrays:
+        for array in run.arrays():
             data = array.view(np.uint8).data
             while data:
                 data = data[self._spill.write(data):]
@@ -184,7 +185,7 @@ class _Run:
 
     def all(self) -> DividedPairs:
         bounds = self._bounds[::(self._bounds.size - 1) >> DIVIDED_BITS]
-        return DividedPairs(self.read(0, self._bounds.size - 1).copy(), bounds.tolist())
+        return DividedPairs(self.read(0, self._bounds.size - 1).copy(), bounds)
 
     def read(self, first: int, last: int) -> np.ndarray:
         start, end = int(self._bounds[first]), int(self._bounds[last])

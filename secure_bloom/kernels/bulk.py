@@ -114,6 +114,30 @@ class Bulk:
         self.raw.distribute(values, target, ends)
         return np.append(0, ends.astype(np.int64))
 
+    def gather(self, starts: np.ndarray, stops: np.ndarray, target: np.ndarray) -> None:
+        """Copy numbers (uint64) from pieces of memory to an array, one after another.
+
+        Parameters
+        ----------
+        starts, stops : uint64 arrays
+            Addresses: where each piece begins, and where it ends. Nothing can check them, so the
+            caller must keep the arrays that they belong to.
+        target : uint64 array
+            As long as all pieces.
+        """
+        writable(target, np.uint64, _size(starts, stops))
+        self.raw.gather(starts, stops, target)
+
+    def scatter(self, source: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> None:
+        """Copy an array (uint64) back to the pieces that :meth:`gather` takes.
+
+        If it has fewer numbers, the rest of the pieces stays as it is.
+        """
+        source = readable(source, np.uint64)
+        if source.size > _size(starts, stops):
+            raise ValueError(f"{source.size} numbers are more than the pieces have")
+        self.raw.scatter(source, starts, stops)
+
     def unite(self, pairs: np.ndarray, range_bits: int) -> int:
         """Unite pairs (uint64, in order) that differ only in their ranges; return how many remain.
 
@@ -178,6 +202,13 @@ class Bulk:
         _in_parts(values.size, part, work)
         for other in filters[1:]:
             np.bitwise_or(words, other, out=words)
+
+
+def _size(starts: np.ndarray, stops: np.ndarray) -> int:
+    """Return how many numbers are in pieces of memory, after a check of the arrays."""
+    writable(starts, np.uint64)
+    writable(stops, np.uint64, starts.size)
+    return int((stops - starts).sum()) >> 3
 
 
 def _in_parts(count: int, part: int, work: Callable[[int, int], None]) -> None:

@@ -26,6 +26,8 @@ FUNCTIONS = {
     "check": ("uint32*8", "uint64*", "boolean*"),
     "sort": ("uint64*", "uint64*", "int64"),
     "distribute": ("uint64*", "uint64*", "uint64*"),
+    "gather": ("uint64*", "uint64*", "uint64*"),
+    "scatter": ("uint64*", "uint64*", "uint64*"),
     "unite": ("uint64*", "int64"),
     "narrow": ("uint64*", "int64", "int64", "int64"),
     "encode_pages": ("uint64*", "int64*", "uint8*", "int64*", *["int64"] * 5),

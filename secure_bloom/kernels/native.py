@@ -47,6 +47,7 @@ class Native:
         self._insert = {width: functions[f"insert_{8 * width}"] for width in (4, 8)}
         self._fixed, self._check = functions["hash_fixed"], functions["check"]
         self._sort, self._distribute = functions["sort"], functions["distribute"]
+        self._gather, self._scatter = functions["gather"], functions["scatter"]
         self._unite = functions["unite"]
         self._narrow = functions["narrow"]
         self._encode_pages = functions["encode_pages"]
@@ -80,6 +81,14 @@ class Native:
     def distribute(self, values: np.ndarray, target: np.ndarray, ends: np.ndarray) -> None:
         """See :func:`secure_bloom.kernels.sorting.distribute`."""
         self._distribute(*_array(values), *_array(target), *_array(ends))
+
+    def gather(self, starts: np.ndarray, stops: np.ndarray, target: np.ndarray) -> None:
+        """See :func:`secure_bloom.kernels.sorting.gather`."""
+        self._gather(*_array(starts), *_array(stops), *_array(target))
+
+    def scatter(self, source: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> None:
+        """See :func:`secure_bloom.kernels.sorting.scatter`."""
+        self._scatter(*_array(source), *_array(starts), *_array(stops))
 
     def unite(self, pairs: np.ndarray, range_bits: int) -> int:
         """See :func:`secure_bloom.kernels.pairs.unite`."""

@@ -46,6 +46,16 @@ def distribute(values: np.ndarray, target: np.ndarray, ends: np.ndarray) -> None
     sorting.distribute(_readonly(values), target, ends)
 
 
+def gather(starts: np.ndarray, stops: np.ndarray, target: np.ndarray) -> None:
+    """See :func:`secure_bloom.kernels.sorting.gather`."""
+    sorting.gather(_readonly(starts), _readonly(stops), target)
+
+
+def scatter(source: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> None:
+    """See :func:`secure_bloom.kernels.sorting.scatter`."""
+    sorting.scatter(_readonly(source), _readonly(starts), _readonly(stops))
+
+
 def unite(values: np.ndarray, range_bits: int) -> int:
     """See :func:`secure_bloom.kernels.pairs.unite`."""
     return int(pairs.unite(values, range_bits))
@@ -84,6 +94,8 @@ def to_warm_up(footers: Any) -> Iterator[Callable[[], object]]:
     yield partial(check, words, out, np.empty(0, bool))
     yield partial(sort, out, out, 0)
     yield partial(distribute, out, out, np.empty(256, np.uint64))
+    yield partial(gather, out, out, out)
+    yield partial(scatter, out, out, out)
     yield partial(unite, out, 0)
     yield partial(narrow, out, 1, 1, 1)
     ends, places = np.empty(0, np.int64), np.empty((0, 2), np.int64)

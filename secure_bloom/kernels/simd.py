@@ -216,6 +216,17 @@ def stack_array(item: types.Integer, count: int):
     return allocate
 
 
+@intrinsic
+def numbers_at(typing_context, address, count):
+    """Return an array of uint64 over memory at an address."""
+    array_type = types.Array(types.uint64, 1, "C")
+
+    def generate(context, builder, signature, args):
+        memory = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
+        return array_at(context, builder, array_type, memory, [args[1]])
+    return array_type(types.uint64, types.uint64), generate
+
+
 def array_at(context, builder, array_type, address, shape: list):
     """Return LLVM code for an array of numba over memory that something else owns."""
     number, item = ir.IntType(64), getattr(array_type.dtype, "bitwidth", 8) // 8  # no width: bool

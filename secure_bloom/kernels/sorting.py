@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 
 from secure_bloom.kernels.compiling import kernel, part_of_kernel
-from secure_bloom.kernels.simd import stack_array
+from secure_bloom.kernels.simd import numbers_at, stack_array
 
 _UINT64 = np.uint64
 _CACHED = np.uint64(1 << 16)  #: numbers of a part that fits the cache
@@ -65,6 +65,35 @@ def distribute(values, target, ends):
     Those of a group keep their order. ``ends`` (uint64) has 256 numbers.
     """
     _distribute(values, _UINT64(0), _UINT64(values.size), target, _UINT64(64) - _BITS, _BITS, ends)
+    return 0
+
+
+@kernel
+def gather(starts, stops, target):
+    """Copy numbers (uint64) from pieces of memory to an array, one after another.
+
+    Each piece is between an address of ``starts`` and one of ``stops``, both uint64.
+    """
+    at = _UINT64(0)
+    for piece in range(_UINT64(starts.size)):
+        count = (stops[piece] - starts[piece]) >> _UINT64(3)
+        source = numbers_at(starts[piece], count)
+        for k in range(count):
+            target[at + k] = source[k]
+        at += count
+    return 0
+
+
+@kernel
+def scatter(source, starts, stops):
+    """Copy an array back to such pieces of memory, until all of its numbers are copied."""
+    at, total = _UINT64(0), _UINT64(source.size)
+    for piece in range(_UINT64(starts.size)):
+        count = min((stops[piece] - starts[piece]) >> _UINT64(3), total - at)
+        target = numbers_at(starts[piece], count)
+        for k in range(count):
+            target[k] = source[at + k]
+        at += count
     return 0
 
 

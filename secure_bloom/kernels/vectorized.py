@@ -8,6 +8,7 @@ filter, shape (blocks, 8), uint32.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import pairwise
@@ -200,6 +201,26 @@ def distribute(values: np.ndarray, target: np.ndarray) -> np.ndarray:
     groups = (values >> _U64(56)).astype(np.uint8)
     target[:] = values[np.argsort(groups, kind="stable")]
     return np.append(0, np.cumsum(np.bincount(groups, minlength=256)))
+
+
+def gather(starts: np.ndarray, stops: np.ndarray, target: np.ndarray) -> None:
+    """See :meth:`secure_bloom.kernels.bulk.Bulk.gather`."""
+    np.concatenate([np.empty(0, _U64), *_pieces(starts, stops)], out=target)
+
+
+def scatter(source: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> None:
+    """See :meth:`secure_bloom.kernels.bulk.Bulk.scatter`."""
+    at = 0
+    for piece in _pieces(starts, stops):
+        some = source[at:at + piece.size]
+        piece[:some.size] = some
+        at += some.size
+
+
+def _pieces(starts: np.ndarray, stops: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield arrays over memory between addresses."""
+    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+        yield np.frombuffer((ctypes.c_uint64 * (stop - start >> 3)).from_address(start), _U64)
 
 
 # --- pairs of an index ---------------------------------------------------------------------------

@@ -95,6 +95,17 @@ def _distribute(raw: Any) -> bool:
     return np.array_equal(found, expected) and np.array_equal(ends, bounds[1:])
 
 
+def _gather_and_scatter(raw: Any) -> bool:
+    values, found = _noise(_COUNT, np.uint64), np.zeros(2 * _COUNT, np.uint64)
+    bounds = np.array([5, 5, 8, 100, _COUNT], np.uint64)
+    places = values.ctypes.data + 8 * bounds
+    raw.gather(places[:-1], places[1:], found[:_COUNT - 5])
+    raw.scatter(values[:200], *(found.ctypes.data + 8 * (_COUNT + one)
+                                for one in (bounds[:-1], bounds[1:])))
+    return np.array_equal(found[:_COUNT - 5], values[5:]) \
+        and np.array_equal(found[_COUNT + 5:][:200], values[:200]) and not found[-95:].any()
+
+
 def _unite(raw: Any) -> bool:
     values = np.sort(_noise(_COUNT, np.uint64) % np.uint64(2 * _COUNT))
     for range_bits in (0, 6):
@@ -146,8 +157,8 @@ def _footers(raw: Any) -> bool:
 
 _TESTS = {"hash_words": _hash_words, "hash_fixed": _hash_fixed, "hash_binary": _hash_binary,
           "insert": _insert, "check": _check, "sort": _sort, "distribute": _distribute,
-          "unite": _unite, "narrow": _narrow, "encode_pages": _encode_pages,
-          "footers": _footers}
+          "gather": _gather_and_scatter, "unite": _unite, "narrow": _narrow,
+          "encode_pages": _encode_pages, "footers": _footers}
 
 
 def _same(hash_all: Any, raw: Any) -> bool:

@@ -31,7 +31,7 @@ def test_slices_are_those_of_all_pairs_in_order(kind, range_bits):
     expected = sorted_pairs(list(arrays(kind)), are_sorted=False, range_bits=range_bits)
     parts = [DividedPairs.of([one]) for one in arrays(kind)]
     found = SortedPairs.of(parts, range_bits)
-    assert parts == [] and found.size == expected.size and len(found.arrays) > 1
+    assert parts == [] and found.size == expected.size and len(found.sizes) > 1
     for slice_bits in (0, 1, found.bits, found.bits + 3, 12):
         slices = list(found.slices(slice_bits))
         assert len(slices) == 1 << slice_bits
@@ -51,12 +51,12 @@ def test_a_thread_may_begin_with_a_slice_without_pairs(monkeypatch):
     monkeypatch.setattr(pair_sorting, "ThreadPoolExecutor", Pool)
     expected = np.sort(np.concatenate(list(arrays("in one slice"))))
     parts = [DividedPairs.of([one]) for one in arrays("in one slice")]
-    np.testing.assert_array_equal(np.concatenate(SortedPairs.of(parts, 0).arrays), expected)
+    np.testing.assert_array_equal(np.concatenate(list(SortedPairs.of(parts, 0).arrays())), expected)
 
 
 def test_few_pairs_are_sorted_at_once():
     few = [DividedPairs.of([np.array(one, np.uint64)]) for one in ([3], [1, 3])]
     found = SortedPairs.of(few, 0)
-    assert found.bits == 0 and [one.tolist() for one in found.arrays] == [[1, 3]]
+    assert found.bits == 0 and [one.tolist() for one in found.arrays()] == [[1, 3]]
     assert SortedPairs.of([], RANGE_BITS).size == 0
     assert [one.size for one in SortedPairs.of([], RANGE_BITS).slices(2)] == [0] * 4

@@ -362,6 +362,27 @@ def test_numbers_are_distributed_by_their_first_bits(module, kind, count):
         found >> np.uint64(56), np.arange(256, dtype=np.uint64), "right").tolist()]
 
 
+def test_pieces_of_memory_are_copied_to_an_array_and_back(module):
+    memory = np.zeros(1000, np.uint64)
+    bounds = memory.ctypes.data + 8 * np.array([0, 3, 3, 600, 999], np.uint64)
+    starts, stops = bounds[[0, 3, 1, 2]], bounds[[1, 4, 2, 3]]  # in any order, one without numbers
+    module.scatter(np.arange(1, 901, dtype=np.uint64), starts, stops)
+    assert memory.tolist() == [1, 2, 3, *range(403, 901), *[0] * 99, *range(4, 403), 0]
+    found = np.empty(999, np.uint64)
+    module.gather(starts, stops, found)
+    assert found.tolist() == [*range(1, 901), *[0] * 99]
+    module.gather(starts[:0], stops[:0], found[:0])
+
+
+def test_what_does_not_fit_into_pieces_is_refused(kernels):
+    numbers = np.zeros(10, np.uint64)
+    bounds = numbers.ctypes.data + 8 * np.arange(2, dtype=np.uint64)
+    with pytest.raises(ValueError, match="array"):
+        kernels.gather(bounds[:1], bounds[1:], numbers)
+    with pytest.raises(ValueError, match="more than the pieces"):
+        kernels.scatter(numbers, bounds[:1], bounds[1:])
+
+
 def common_range(*ranges):
     """Return the smallest range around others; the halves of range r are 2 r and 2 r + 1."""
     first, *others = (max(one, 1) for one in ranges)

@@ -435,7 +435,7 @@ def test_the_test_at_loading_names_no_fault_of_numpy_itself():
         hash_words, hash_fixed, hash_binary = raw.hash_words, raw.hash_fixed, raw.hash_binary
         insert, check, sort = raw.insert, raw.check, raw.sort
         distribute, unite, narrow = raw.distribute, raw.unite, raw.narrow
-        encode_pages = raw.encode_pages
+        gather, scatter, encode_pages = raw.gather, raw.scatter, raw.encode_pages
         struct_ends, fields = footers.struct_ends, footers.fields
         with_bloom_filters = footers.with_bloom_filters
 
