@@ -61,9 +61,10 @@ def imports(module: str, known: dict[str, Path]) -> Iterator[tuple[str, int]]:
 
     Also those inside functions, and for type checkers, except of names that are only passed on.
     """
-    tree = ast.parse(known[module].read_text())
+    text = known[module].read_text()
+    tree = ast.parse(text)
     for_types = {node for block in ast.walk(tree) if _is_for_types(block)
-                 for node in ast.walk(block)}
+                 for node in ast.walk(block)} if "TYPE_CHECKING" in text else ()
     for node in ast.walk(tree):
         if node in for_types and _is_passed_on(node):
             continue

@@ -103,6 +103,7 @@ def test_a_small_segment_has_one_file(tmp_path):
         check(tmp_path, gone)
 
 
+@pytest.mark.slow
 def test_a_value_that_goes_may_have_the_fingerprint_of_one_that_stays(table, monkeypatch):
     original = IndexKey.fingerprints
     monkeypatch.setattr(IndexKey, "fingerprints", lambda self, hashes: original(self, hashes)
@@ -144,6 +145,7 @@ def test_values_in_lists_and_in_other_row_groups(tmp_path):
                    for column in ids}
 
 
+@pytest.mark.slow
 def test_rows_move_so_ranges_do_not_count(tmp_path):
     with with_ranges():
         write(tmp_path / "0.parquet", [f"{row:06}" for row in range(ROWS)])

@@ -84,6 +84,7 @@ def test_what_rewrites_files_or_merges_segments_keeps_the_ranges(table):
     check(table)
 
 
+@pytest.mark.slow
 def test_a_file_with_other_rows_under_its_name_is_not_read_by_the_old_ranges(table):
     data = _rows(0)
     _write(table / "0.parquet", data.take(np.arange(ROWS)[::-1]))

@@ -42,6 +42,7 @@ def questions(op: str, asked: list[tuple]) -> list[tuple]:
     return [([value for value, _ in one], [same for _, same in one]) for one in lists]
 
 
+@pytest.mark.slow
 @for_each("name", DOMAINS)
 def test_every_comparison_finds_the_rows_of_the_reference_and_skips_none_of_them(name):
     stored, values, asked = DOMAINS[name]
