@@ -276,7 +276,6 @@ def test_a_stream_that_runs_beyond_the_day_of_a_policy(tmp_path, keyring, monkey
 
 # --- the log -------------------------------------------------------------------------------------
 
-
 @pytest.mark.slow
 def test_a_long_log_stays_small(table, query, monkeypatch):
     monkeypatch.setattr(seen_files, "_SNAPSHOT_EVERY", 3)
