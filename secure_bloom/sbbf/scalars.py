@@ -18,7 +18,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "D": 86_400, "W": 7 * 86_400}
 
 
 def plain_value(value: Any) -> Any:
-    """Convert a value to its plain Python form; null, NaT and NA become None.
+    """Convert a value to its plain Python form; null, NaT and NA become None, buffers bytes.
 
     Arrow and NumPy dates, times and durations become Arrow scalars, and so do pandas values with
     nanoseconds, because Python would truncate them. Other types are returned unchanged.
@@ -29,6 +29,8 @@ def plain_value(value: Any) -> Any:
         return _from_numpy_time(value)
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, bytearray | memoryview):  # which cannot be looked up in a dict
+        return bytes(value)
     if type(value).__name__ in ("NaTType", "NAType") and _is_of_pandas(value):
         return None
     pandas: Any = value  # a subclass of Python's type, with more attributes

@@ -44,7 +44,7 @@ def test_the_rows_of_each_value_of_each_type_are_those_of_the_reference(name):
     (pa.array([NOON, LATER, None], pa.timestamp("us")), NOON, [0]),
     (pa.array(["a", "b", "a"]).dictionary_encode(), "a", [0, 2]), (pa.array([1, 2, 3]), 2.5, []),
     (pa.array([np.float16(1.5), np.float16(2)]), 1.5, [0]),
-    (BAD, b"\xff\xfe", [0]), (BAD, "a", [1]),
+    (BAD, bytearray(b"\xff\xfe"), [0]), (BAD, "a", [1]),
     (pa.array([["a", "b"], None, [], ["a", None]]), "a", [0, 3]),
     (pa.array([["a", "b"], ["c", "c"]], pa.list_(pa.string(), 2)), "c", [1]),
     (pa.array([[["a"], []], [["b"], ["c", "a"]]]), "c", [1]),

@@ -36,6 +36,7 @@ NANO = pa.scalar(1, pa.timestamp("ns"))
     (pa.array([None], pa.string()).dictionary_encode()[0], None),
     (pa.array([uuid.UUID(int=1)], pa.uuid())[0], uuid.UUID(int=1).bytes),
     (pa.array(["1"], pa.json_())[0], "1"), (None, None), ("x", "x"), (5, 5), ([1], [1]),
+    (bytearray(b"x"), b"x"), (memoryview(b"x"), b"x"),
 ])
 def test_values_of_libraries(value, plain):
     found = plain_value(value)
