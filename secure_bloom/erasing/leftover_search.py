@@ -55,6 +55,11 @@ class LeftoverSearch:
 
     def add_to(self, found: Occurrences, removed: RemovedValues) -> None:
         """Add the row groups in which such values are left; ``removed`` are those found last."""
+        def is_known(path: str) -> bool:
+            version = found.ours.get(path, self._searched.get(path))
+            return version is not None and version.tag is not None \
+                and current_version(self._filesystem, path) == version
+
         def look(file: OpenFile, path: str) -> tuple[int, FileVersion | None, list[int]]:
             version, skip = file.version, found.files.get(path, ())
             groups = groups_with_removed(file, removed, skip)
@@ -63,15 +68,11 @@ class LeftoverSearch:
             return file.num_rows, version, groups
 
         paths = parquet_files(self._filesystem, self._path) if removed else []
-        known = self._searched | found.ours
-        for path, (rows, version, groups) in self._each(look, [
-                path for path in paths if not self._is_version(path, known.get(path))]).items():
+        with ThreadPoolExecutor(self._files_at_once) as pool:  # in a store, it takes requests
+            paths = [path for path, known in zip(paths, pool.map(is_known, paths), strict=True)
+                     if not known]
+        for path, (rows, version, groups) in self._each(look, paths).items():
             found.add(path, rows, version, dict.fromkeys(groups, 0))
-
-    def _is_version(self, path: str, version: FileVersion | None) -> bool:
-        """Whether a file is surely still this version."""
-        return version is not None and version.tag is not None \
-            and current_version(self._filesystem, path) == version
 
     def _each(self, work: Callable[[OpenFile, str], Outcome], paths: list[str]) \
             -> dict[str, Outcome]:
