@@ -27,6 +27,7 @@ from secure_bloom.arrow.encrypted_columns import (
     resolve_columns,
 )
 from secure_bloom.arrow.encryption import file_encryption
+from secure_bloom.arrow.leaves import has_scale
 from secure_bloom.arrow.masking import check_writable
 from secure_bloom.arrow.page_writer import Sink, as_written, leaves_with_nan, open_page_writer
 from secure_bloom.arrow.row_groups import as_row_groups
@@ -309,7 +310,8 @@ class ParquetWriter(Summarized):
         """Write what was held back, with the filters before the footer."""
         indexes, content, magic = split_tail(held)
         footer = Footer(content, magic, self._encryption.keys)
-        footer.created_by = CREATED_BY
+        if not has_scale(self.schema):  # which is stored whole, and the file may not say that it is
+            footer.created_by = CREATED_BY
         if with_nan := {(row_group, ordinal) for row_group, ordinals in enumerate(self._with_nan)
                         for ordinal in ordinals}:
             indexes = without_column_indexes(footer, indexes, start, with_nan)

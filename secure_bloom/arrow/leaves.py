@@ -44,6 +44,12 @@ def has_dictionary(t: pa.DataType) -> bool:
     return contains(t, pa.types.is_dictionary)
 
 
+def has_scale(schema: pa.Schema) -> bool:
+    """Whether a column has ordered dictionaries at any depth."""
+    return any(contains(t, lambda one: pa.types.is_dictionary(one) and one.ordered)
+               for t in schema.types)
+
+
 def is_list(t: pa.DataType) -> bool:
     """Whether this is one of Arrow's list types."""
     return (pa.types.is_list(t) or pa.types.is_large_list(t) or pa.types.is_fixed_size_list(t)

@@ -1,7 +1,8 @@
 """The names under which this package writes files.
 
-Of a file that it has written whole, no dictionary has a value that no row has, except scales. What
-it has only encrypted is another program's, or may be.
+In a file that it has written whole, no dictionary has a value that no row has. A file with scales,
+which are stored whole, has the name of Arrow's writer instead. What this package has only encrypted
+is another program's, or may be.
 """
 
 from __future__ import annotations

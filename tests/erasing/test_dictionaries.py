@@ -294,6 +294,17 @@ def test_a_damaged_dictionary_is_an_error_that_names_its_place(encrypted, tmp_pa
     assert outcomes <= ({"read", "AuthenticationError", "FormatError"})
 
 
+@pytest.mark.parametrize("store_schema", [True, False])
+def test_a_scale_that_the_file_does_not_call_one_loses_what_is_erased(store_schema, tmp_path):
+    path, keys = tmp_path / "a.parquet", ExplicitKeys(b"k" * 16)
+    write_table(_table(0, ordered=True), path, row_group_size=40, store_schema=store_schema,
+                encryption=UniformKey(b"k" * 16))
+    assert PEOPLE[299] in _stored(path, keys)["ssn"]
+    result = erase(path, "ssn", [PEOPLE[GONE], PEOPLE[299]], keys)
+    assert result.ok and result.dictionaries == 2
+    assert not {PEOPLE[GONE], PEOPLE[299]} & _stored(path, keys)["ssn"]
+
+
 def test_every_type_of_values_is_compared(tmp_path):
     """With a writer that is not known, each dictionary is looked into."""
     numbers = list(range(20)) * 3
