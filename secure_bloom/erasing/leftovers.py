@@ -80,7 +80,7 @@ def erased_in_dictionaries(file: OpenFile, erased: ErasedValues, skip: Collectio
     """
     found: list[int] = []
     num_read, leaf = 0, erased.leaf(file)
-    if leaf is None or (file.footer.is_surely_ours and not _is_scale(file, leaf)):
+    if leaf is None or file.footer.is_surely_ours:
         return found, num_read
     as_bytes = erased.as_bytes
     for number in range(file.num_row_groups):
