@@ -64,7 +64,7 @@ def select(files: Sequence[DatasetFile], indexes: Indexes | None,
     for some in alike:
         own = {ROW_GROUP} if some[0].access.with_source else set()  # no column of the file
         found = where_all_may_hold(listed, some[0].schema, own.union(some[0].partition_values),
-                                    filters)
+                                   filters)
         if len(alike) > 1:
             found = {file.path: found[file.path] for file in some if file.path in found}
         rows = {**rows, **found} if rows else found
@@ -72,7 +72,7 @@ def select(files: Sequence[DatasetFile], indexes: Indexes | None,
 
 
 def where_all_may_hold(listed: ListedIndexes, schema: pa.Schema, others: Collection[str],
-                        filters: Sequence[RowGroupFilter]) -> dict[str, FoundRows]:
+                       filters: Sequence[RowGroupFilter]) -> dict[str, FoundRows]:
     """Return rows by path, for files of a schema.
 
     ``others`` are columns of the result that are not in the files.

@@ -10,7 +10,7 @@ from operator import attrgetter
 import numpy as np
 
 from secure_bloom.display import count
-from secure_bloom.errors import FileError, FormatError, SecureBloomError
+from secure_bloom.errors import FileError, FormatError, SecureBloomError, UnsupportedError
 from secure_bloom.findings import CheckResult, Finding
 from secure_bloom.index.column_index import ColumnIndex
 from secure_bloom.index.column_segments import Portion, column_hashes, leaf_column
@@ -92,7 +92,7 @@ class ColumnVerification:
             manifest = self._folder.open_newest(self._kms)
             if manifest is None and self._folder.versions():
                 raise FormatError("no manifest is complete")
-        except FileError as error:
+        except (FileError, UnsupportedError) as error:
             self._report("manifest", f"{error.message}; delete the folder of this index, and build "
                          "it again", self._folder.path)
             return

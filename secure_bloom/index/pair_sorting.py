@@ -99,8 +99,9 @@ class _Slices:
     """Pairs in several arrays, and their ``2**bits`` slices, which have a piece of each array."""
 
     def __init__(self, parts: Sequence[DividedPairs], bits: int):
-        self._bits, self._sizes = bits, list[int]()
-        self._arrays = [part.pairs for part in parts]  # the addresses below are theirs
+        self._bits = bits
+        self._sizes: list[int] = []
+        self._arrays = [part.pairs for part in parts]  # kept: the bounds are addresses in them
         step = 1 << DIVIDED_BITS - bits
         self._bounds = np.array([part.pairs.ctypes.data + 8 * part.bounds[::step]
                                  for part in parts], np.uint64).T.copy()

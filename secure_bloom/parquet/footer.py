@@ -43,7 +43,6 @@ _SCHEMA, _NUM_ROWS, _ROW_GROUPS = 2, 3, 4  # FileMetaData
 _ALGORITHM, _SIGNING_KEY_METADATA = 8, 9  # likewise
 _KEY_VALUE_METADATA, _CREATED_BY = 5, 6  # likewise
 _PHYSICAL_TYPE, _ANNOTATIONS = 1, (6, 7, 8, 10)  # SchemaElement
-_OF_SCHEMA = 1, _SCHEMA, _KEY_VALUE_METADATA, _CREATED_BY  # with version
 
 # Mostly the same in all files of a folder: the schema, key-value metadata, and column orders.
 _RECURRING = {field_id: thrift.Recurring() for field_id in (_SCHEMA, 5, COLUMN_ORDERS)}
