@@ -6,7 +6,7 @@ import pytest
 
 from secure_bloom.arrow import page_writer, views
 from secure_bloom.arrow.views import filtered
-from secure_bloom.datasets import search as finding
+from secure_bloom.datasets import searched_rows as finding
 from secure_bloom.erasing import erasure, leftover_search, leftovers, rows, search, summaries
 from secure_bloom.index import compaction
 from secure_bloom.parquet import thrift
