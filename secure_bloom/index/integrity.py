@@ -92,7 +92,10 @@ class ColumnVerification:
             manifest = self._folder.open_newest(self._kms)
             if manifest is None and self._folder.versions():
                 raise FormatError("no manifest is complete")
-        except (FileError, UnsupportedError) as error:
+        except UnsupportedError as error:  # such as one of a newer version, which says what to do
+            self._report("manifest", error.message, self._folder.path)
+            return
+        except FileError as error:
             self._report("manifest", f"{error.message}; delete the folder of this index, and build "
                          "it again", self._folder.path)
             return
